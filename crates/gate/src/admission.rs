@@ -2,22 +2,22 @@
 //! filling up.
 //!
 //! A spoofed source sends once. While the table is fuller than a configured load, the first packet
-//! of an unknown flow makes no entry, only a mark of 12 bytes, and is forwarded as the request that
-//! it is; the second one makes the entry, as if it had existed from the first on. So spoofed
-//! sources fill a table only up to that load, and the rest is for flows that sent a second packet
-//! and for those that grantors decide about.
+//! of an unknown flow makes no entry, only a mark of 12 bytes, and is forwarded as a request; the
+//! second one makes the entry, as if it had existed from the first on. So spoofed sources fill a
+//! table only up to that load, and the rest is for flows that sent a second packet and for those
+//! that grantors decide about.
 //!
 //! ```text
 //!   flow's hash ── permuted with a seed ──► line, 64 bytes
 //!     │ until:64 × 5                                       │ hash:32 × 5             │
-//!     │ until:64 × 5                                       │ hash:32 × 5             │
 //!     └ the time of its first packet, plus 4.4 s           └ all 32 bits of its hash
+//! ```
 //!
 //! **The outcome for a packet is the same** with admission and without, in priority, allowance and
 //! lifetime, as long as there is room for marks: a mark has the time of the first packet to the
 //! nanosecond, and it expires when an entry would ([`lifetime`] of a first priority). That is why a
-//! mark stores a time and no generation of bits, which would take a fifth of the memory and know
-//! patience to some seconds only; patience is the only difference between a client and a flood.
+//! mark stores a time. A generation of bits would take a fifth of the memory, but resolve waiting
+//! times only to seconds; and the waiting time is the only difference between a client and a flood.
 //!
 //! **With fewer marks than first packets arrive**, a mark stays for at least [`HOLD`]: a TCP client
 //! retransmits its SYN after one second (RFC 6298, 2.1), and a quarter of one is for the path. Up
@@ -223,22 +223,22 @@ mod tests {
     }
 
     #[test]
-    fn below_the_load_anyone_enters_and_above_it_who_comes_again_in_time() {
-        let mut it = admission(0.5, 1000);
-        assert!(!it.is_relevant(49, 7));
-        assert_eq!(it.arrive(1, 49, 7), Arrival::New);
-        assert_eq!(it.arrive(1, 50, 7), Arrival::FirstSeen);
-        assert_eq!((it.first_seen_at(1, 8), it.first_seen_at(2, 8)), (Some(7), None));
-        // Also when there is room again: the first packet counts.
-        assert_eq!(it.arrive(1, 20, 8), Arrival::Returning(7));
-        assert_eq!(it.arrive(1, 20, 9), Arrival::New);
-        assert_eq!(it.arrive(2, 50, 9), Arrival::FirstSeen);
-        it.forget(2, 10);
-        assert_eq!(it.arrive(2, 50, 11), Arrival::FirstSeen);
-        assert_eq!(it.arrive(3, 50, 0), Arrival::FirstSeen);
-        assert_eq!(it.arrive(3, 100, lifetime(FIRST) - 1), Arrival::Returning(0));
-        assert_eq!(it.arrive(4, 50, 0), Arrival::FirstSeen);
-        assert_eq!(it.arrive(4, 50, lifetime(FIRST)), Arrival::FirstSeen);
+    fn flow_above_the_threshold_needs_a_second_packet_in_time() {
+        let mut marks = admission(0.5, 1000);
+        assert!(!marks.is_relevant(49, 7));
+        assert_eq!(marks.arrive(1, 49, 7), Arrival::New);
+        assert_eq!(marks.arrive(1, 50, 7), Arrival::FirstSeen);
+        assert_eq!((marks.first_seen_at(1, 8), marks.first_seen_at(2, 8)), (Some(7), None));
+        // The first packet counts, also when there is room again.
+        assert_eq!(marks.arrive(1, 20, 8), Arrival::Returning(7));
+        assert_eq!(marks.arrive(1, 20, 9), Arrival::New);
+        assert_eq!(marks.arrive(2, 50, 9), Arrival::FirstSeen);
+        marks.forget(2, 10);
+        assert_eq!(marks.arrive(2, 50, 11), Arrival::FirstSeen);
+        assert_eq!(marks.arrive(3, 50, 0), Arrival::FirstSeen);
+        assert_eq!(marks.arrive(3, 100, lifetime(FIRST) - 1), Arrival::Returning(0));
+        assert_eq!(marks.arrive(4, 50, 0), Arrival::FirstSeen);
+        assert_eq!(marks.arrive(4, 50, lifetime(FIRST)), Arrival::FirstSeen);
         assert_eq!(admission(0.0, 1).arrive(1, 0, 0), Arrival::FirstSeen);
         assert_eq!(admission(1.0, 1).arrive(1, 99, 0), Arrival::New);
     }
@@ -246,47 +246,47 @@ mod tests {
     #[test]
     fn mark_stays_for_the_hold_under_a_flood() {
         const LONG: u64 = HOLD + JITTER;
-        let mut it = admission(0.0, WAYS);
-        let full = |it: &mut Admission, from: u32, now| {
-            (from..from + WAYS as u32).all(|hash| it.arrive(hash, 0, now) == Arrival::FirstSeen)
+        let mut marks = admission(0.0, WAYS);
+        let fill = |marks: &mut Admission, from: u32, now| {
+            (from..from + WAYS as u32).all(|hash| marks.arrive(hash, 0, now) == Arrival::FirstSeen)
         };
-        assert!(full(&mut it, 0, 0));
-        assert_eq!(it.arrive(77, 0, HOLD - 1), Arrival::Untracked);
-        assert_eq!(it.arrive(3, 0, HOLD - 1), Arrival::Returning(0));
-        assert_eq!(it.arrive(77, 0, HOLD - 1), Arrival::FirstSeen);
+        assert!(fill(&mut marks, 0, 0));
+        assert_eq!(marks.arrive(77, 0, HOLD - 1), Arrival::Untracked);
+        assert_eq!(marks.arrive(3, 0, HOLD - 1), Arrival::Returning(0));
+        assert_eq!(marks.arrive(77, 0, HOLD - 1), Arrival::FirstSeen);
         // The others are old enough to be replaced; that one is not.
         for hash in 100..100 + WAYS as u32 - 1 {
-            assert_eq!(it.arrive(hash, 0, LONG), Arrival::FirstSeen);
+            assert_eq!(marks.arrive(hash, 0, LONG), Arrival::FirstSeen);
         }
-        assert_eq!(it.arrive(200, 0, LONG), Arrival::Untracked);
-        assert_eq!(it.arrive(77, 0, LONG), Arrival::Returning(HOLD - 1));
+        assert_eq!(marks.arrive(200, 0, LONG), Arrival::Untracked);
+        assert_eq!(marks.arrive(77, 0, LONG), Arrival::Returning(HOLD - 1));
     }
 
     /// A flood at several times the number of marks: of clients that send again after a second, the
     /// share that the essay states is recognized.
     #[test]
-    fn a_flood_leaves_everybody_the_same_chance() {
+    fn flood_leaves_every_client_the_same_chance() {
         const ROOM: usize = 50_000;
         for excess in [1u64, 4, 16] {
             let mut rng = fastrand::Rng::with_seed(excess);
-            let mut it = admission(0.0, ROOM);
+            let mut marks = admission(0.0, ROOM);
             let gap = (HOLD + JITTER / 2) / (excess * ROOM as u64);
             let (mut now, mut known, mut tried) = (0, 0u32, 0u32);
             // The clients, each of which sends again a second later.
             let mut waiting = std::collections::VecDeque::new();
             for step in 0..excess * ROOM as u64 * 6 {
                 now += gap;
-                it.arrive(rng.u32(..), 0, now);
+                marks.arrive(rng.u32(..), 0, now);
                 if step % (16 * excess) == 0 && now > 3 * SECOND {
                     let hash = rng.u32(..);
-                    if !matches!(it.arrive(hash, 0, now), Arrival::Returning(_)) {
+                    if !matches!(marks.arrive(hash, 0, now), Arrival::Returning(_)) {
                         waiting.push_back((hash, now + SECOND));
                     }
                 }
-                while let Some(&(hash, when)) = waiting.front().filter(|it| it.1 <= now) {
+                while let Some(&(hash, when)) = waiting.front().filter(|client| client.1 <= now) {
                     waiting.pop_front();
                     tried += 1;
-                    let known_since = it.first_seen_at(hash, now);
+                    let known_since = marks.first_seen_at(hash, now);
                     assert!(known_since.is_none_or(|first| first == when - SECOND));
                     known += u32::from(known_since.is_some());
                 }

@@ -8,12 +8,12 @@
 //!     SYN seq=x          ──────────►  a request like any ──────────────►
 //! ```
 //!
-//! A client in SYN-SENT that receives an acknowledgement of data that it never sent answers by a
-//! reset that carries this very number, and stays in its state (RFC 9293, 3.10.7.3: `If the ACK bit
-//! is set: If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset <SEQ=SEG.ACK><CTL=RST>`). So the
-//! number comes back from the host that has the address, and from no other; and the connection,
-//! whose SYN the client retransmits, is between it and the server: no sequence number is ever
-//! translated, which suits a gate that may lose its state at any moment.
+//! A client in SYN-SENT that receives an acknowledgement of data that it never sent answers with a
+//! reset that carries the same number, and stays in its state (RFC 9293, 3.10.7.3: `If the ACK bit
+//! is set: If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset <SEQ=SEG.ACK><CTL=RST>`). So only
+//! the host that has the address can return the number. The client then retransmits its SYN, and
+//! the connection is between it and the server: no sequence number is ever translated, as a gate
+//! may lose its state at any moment.
 //!
 //! ```text
 //!   cookie   lower 32 bits of SipHash-2-4(key of the slot, addresses | ports and version)
@@ -149,7 +149,7 @@ impl Cookies {
     /// Creates the state with these parameters.
     pub fn new(terms: &CookieConfig, now: u64) -> Self {
         let rate = u64::from(terms.rate.min(MAX_ANSWERS)) * u64::from(PRICE);
-        let mut it = Self {
+        let mut cookies = Self {
             secrets: Secrets::new(terms.secret),
             published: None,
             slot: 0,
@@ -157,8 +157,8 @@ impl Cookies {
             rate: Bucket::new(rate, DEEPEST, now),
             until: 0,
         };
-        it.enter_slot(now >> SLOT);
-        it
+        cookies.enter_slot(now >> SLOT);
+        cookies
     }
 
     /// Adopts the published secrets at the beginning of each slot.
@@ -224,7 +224,7 @@ impl Cookies {
 
 /// Returns the keyed hash of a flow and its ports.
 fn cookie(key: [u64; 2], flow: &Flow, ports: u32) -> u64 {
-    let [a, b, c, d] = flow.words();
+    let [a, b, c, d] = flow.to_words();
     match flow.is_v6() {
         true => siphash(key, &[a, b, c, d, 6 << 32 | u64::from(ports)]),
         false => siphash(key, &[a, 4 << 32 | u64::from(ports)]),
@@ -276,7 +276,7 @@ mod tests {
     const SECRET: Secret = Secret([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
     const PORTS: u32 = 40_000 << 16 | 80;
 
-    fn cookies(rate: u32) -> Cookies {
+    fn new_cookies(rate: u32) -> Cookies {
         Cookies::new(&CookieConfig { secret: SECRET, rate }, 0)
     }
 
@@ -286,16 +286,18 @@ mod tests {
 
     /// The standard library's SipHash, by other authors.
     #[expect(deprecated, reason = "the only SipHash-2-4 there: an oracle")]
-    fn oracle(key: [u64; 2], bytes: &[u8]) -> u64 {
+    fn oracle_siphash(key: [u64; 2], bytes: &[u8]) -> u64 {
         use std::hash::Hasher;
         let mut hasher = std::hash::SipHasher::new_with_keys(key[0], key[1]);
         hasher.write(bytes);
         hasher.finish()
     }
 
-    /// The slow twin: everything from bytes, by another implementation, without state.
-    fn twin(flow: &Flow, ports: u32, slot: u64) -> u32 {
-        let half = |half: u64| oracle(SECRET.0, &[slot.to_le_bytes(), half.to_le_bytes()].concat());
+    /// The oracle of cookies: computed from bytes, by another implementation, without state.
+    fn expected_cookie(flow: &Flow, ports: u32, slot: u64) -> u32 {
+        let half = |half: u64| {
+            oracle_siphash(SECRET.0, &[slot.to_le_bytes(), half.to_le_bytes()].concat())
+        };
         let mut bytes: Vec<u8> = Vec::new();
         match flow.pair() {
             crate::flow::Pair::V4 { src, dst } => {
@@ -311,10 +313,10 @@ mod tests {
         }
         bytes.extend(ports.to_le_bytes());
         bytes.extend(if flow.is_v6() { 6u32 } else { 4 }.to_le_bytes());
-        oracle([half(0), half(1)], &bytes) as u32
+        oracle_siphash([half(0), half(1)], &bytes) as u32
     }
 
-    /// Of the reference implementation's vectors those of whole words.
+    /// The reference implementation's vectors for whole words.
     #[test]
     fn siphash_matches_the_reference_vectors() {
         let key = SECRET.0;
@@ -325,14 +327,14 @@ mod tests {
             let words: Vec<u64> = (0..rng.usize(..9)).map(|_| rng.u64(..)).collect();
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let key = [rng.u64(..), rng.u64(..)];
-            assert_eq!(siphash(key, &words), oracle(key, &bytes));
+            assert_eq!(siphash(key, &words), oracle_siphash(key, &bytes));
         }
     }
 
     #[test]
-    fn a_cookie_is_good_in_its_slot_and_the_next_as_the_slow_twin_says() {
+    fn cookie_is_valid_in_its_slot_and_the_next() {
         let mut rng = fastrand::Rng::with_seed(2);
-        let mut it = cookies(u32::MAX);
+        let mut cookies = new_cookies(u32::MAX);
         let mut now = 3u64 << SLOT;
         let mut good = [0u32; 4];
         for _ in 0..50_000 {
@@ -342,31 +344,31 @@ mod tests {
                 true => Flow::v4(rng.u32(..), rng.u32(..)),
                 false => Flow::v6(rng.u128(..), rng.u128(..)),
             };
-            let asked = Syn { ports: rng.u32(..), sequence: rng.u32(..), data: rng.u16(..) };
+            let segment = Syn { ports: rng.u32(..), sequence: rng.u32(..), data: rng.u16(..) };
             let slot = now >> SLOT;
-            let expect = twin(&flow, asked.ports, slot);
-            let beyond = expect.wrapping_sub(asked.sequence);
-            let given = it.issue(&flow, &asked, now).map(|it| it.acknowledgement);
+            let expect = expected_cookie(&flow, segment.ports, slot);
+            let beyond = expect.wrapping_sub(segment.sequence);
+            let issued = cookies.issue(&flow, &segment, now).map(|cookie| cookie.acknowledgement);
             assert_eq!(
-                given,
-                (beyond == 0 || beyond > 1 + u32::from(asked.data)).then_some(expect)
+                issued,
+                (beyond == 0 || beyond > 1 + u32::from(segment.data)).then_some(expect)
             );
-            let Some(number) = given else { continue };
-            // Some slots later, of another connection, or another number.
+            let Some(number) = issued else { continue };
+            // Some slots later, for another connection, or with another number.
             let later =
                 now + (rng.u64(..4) << SLOT) - rng.u64(..1 << SLOT).min(now & ((1 << SLOT) - 1));
             let (ports, number) = match rng.u8(..8) {
-                0 => (asked.ports ^ 1 << rng.u32(..32), number),
-                1 => (asked.ports, number ^ 1 << rng.u32(..32)),
-                _ => (asked.ports, number),
+                0 => (segment.ports ^ 1 << rng.u32(..32), number),
+                1 => (segment.ports, number ^ 1 << rng.u32(..32)),
+                _ => (segment.ports, number),
             };
             let slots = [later >> SLOT, (later >> SLOT) - 1];
-            let right = slots.iter().any(|slot| twin(&flow, ports, *slot) == number);
+            let is_valid = slots.iter().any(|slot| expected_cookie(&flow, ports, *slot) == number);
             // Resets are checked only while a cookie is outstanding.
-            let mut fresh = cookies(u32::MAX);
-            fresh.issue(&flow, &asked, now);
-            assert_eq!(fresh.verify(&flow, ports, number, later), right, "{now} {later}");
-            good[((later >> SLOT) - slot) as usize] += u32::from(right);
+            let mut fresh = new_cookies(u32::MAX);
+            fresh.issue(&flow, &segment, now);
+            assert_eq!(fresh.verify(&flow, ports, number, later), is_valid, "{now} {later}");
+            good[((later >> SLOT) - slot) as usize] += u32::from(is_valid);
         }
         assert!(good[0] > 3_000 && good[1] > 3_000 && good[2] + good[3] == 0, "{good:?}");
     }
@@ -374,28 +376,32 @@ mod tests {
     #[test]
     fn no_answer_is_acceptable_to_its_syn() {
         let flow = Flow::v4(1, 2);
-        let mut it = cookies(u32::MAX);
-        let number = it.issue(&flow, &syn(0), 0).unwrap().acknowledgement;
-        let given = |it: &mut Cookies, ahead: u32, data: u16| {
-            let asked = Syn { ports: PORTS, sequence: number.wrapping_sub(ahead), data };
-            it.issue(&flow, &asked, 1).is_some()
+        let mut cookies = new_cookies(u32::MAX);
+        let number = cookies.issue(&flow, &syn(0), 0).unwrap().acknowledgement;
+        let is_answered = |cookies: &mut Cookies, ahead: u32, data: u16| {
+            let segment = Syn { ports: PORTS, sequence: number.wrapping_sub(ahead), data };
+            cookies.issue(&flow, &segment, 1).is_some()
         };
-        assert!(given(&mut it, 0, 0), "SEG.ACK = ISS");
-        assert!(!given(&mut it, 1, 0), "SEG.ACK = ISS + 1");
-        assert!(given(&mut it, 2, 0), "SEG.ACK > SND.NXT");
-        assert!(!given(&mut it, 501, 500) && given(&mut it, 502, 500), "with 500 bytes of data");
+        assert!(is_answered(&mut cookies, 0, 0), "SEG.ACK = ISS");
+        assert!(!is_answered(&mut cookies, 1, 0), "SEG.ACK = ISS + 1");
+        assert!(is_answered(&mut cookies, 2, 0), "SEG.ACK > SND.NXT");
         assert!(
-            given(&mut it, 0u32.wrapping_sub(1), u16::MAX) && given(&mut it, 1 << 31, u16::MAX)
+            !is_answered(&mut cookies, 501, 500) && is_answered(&mut cookies, 502, 500),
+            "with 500 bytes of data"
+        );
+        assert!(
+            is_answered(&mut cookies, 0u32.wrapping_sub(1), u16::MAX)
+                && is_answered(&mut cookies, 1 << 31, u16::MAX)
         );
     }
 
     /// Two workers that read the clock at different times verify each other's cookies while the
     /// secret changes, and a cookie of the last secret is valid for as long as its slots are.
     #[test]
-    fn workers_know_each_others_cookies_while_the_secret_rotates() {
+    fn workers_verify_each_others_cookies_while_the_secret_rotates() {
         let mut publisher = Publisher::new(Secrets::new(SECRET));
         let mut workers: [Cookies; 2] = core::array::from_fn(|_| {
-            let mut worker = cookies(u32::MAX);
+            let mut worker = new_cookies(u32::MAX);
             worker.follow(publisher.reader());
             worker
         });
@@ -409,7 +415,7 @@ mod tests {
                 let fresh = Secret::new(|| random.next().unwrap());
                 let next = publisher.current().rotate(fresh, now);
                 publisher.publish(Box::new(next));
-                assert!(publisher.reclaim().is_some(), "no worker holds the last one");
+                assert!(publisher.reclaim().is_some(), "no worker holds the previous one");
             }
             let [early, late] = &mut workers;
             let segment = syn(9);
@@ -420,8 +426,8 @@ mod tests {
                 late.issue(&Flow::v4(9, 9), &segment, now).unwrap();
                 assert!(late.verify(&flow, segment.ports, number, now), "step {step}");
             }
-            if let Some((given, number)) = last.replace((now, number)) {
-                let good = (now >> SLOT) - (given >> SLOT) <= 1;
+            if let Some((issued_at, number)) = last.replace((now, number)) {
+                let good = (now >> SLOT) - (issued_at >> SLOT) <= 1;
                 assert_eq!(early.verify(&flow, segment.ports, number, now), good, "step {step}");
             }
             assert!(!early.verify(&flow, segment.ports, number ^ 1, now), "step {step}");
@@ -432,39 +438,41 @@ mod tests {
         assert_ne!(last, SECRET);
     }
 
-    /// The chance is two in 2^32 for each.
+    /// Each succeeds with a probability of two in 2^32.
     #[test]
-    fn a_million_forged_resets_prove_nothing() {
+    fn million_forged_resets_are_rejected() {
         let mut rng = fastrand::Rng::with_seed(3);
-        let mut it = cookies(u32::MAX);
+        let mut cookies = new_cookies(u32::MAX);
         let mut right = 0;
         for step in 0..1_000_000u64 {
             let flow = Flow::v4(rng.u32(..), 7);
             let now = step * 1000;
-            it.issue(&flow, &syn(rng.u32(..)), now);
-            right += u32::from(it.verify(&flow, PORTS, rng.u32(..), now));
+            cookies.issue(&flow, &syn(rng.u32(..)), now);
+            right += u32::from(cookies.verify(&flow, PORTS, rng.u32(..), now));
         }
         assert!(right <= 1, "{right}");
-        // Each bit of it counts.
+        // Each bit of the number is checked.
         let flow = Flow::v6(1, 2);
-        let number = it.issue(&flow, &syn(9), 0).unwrap().acknowledgement;
-        assert!((0..32).all(|bit| !it.verify(&flow, PORTS, number ^ 1 << bit, 0)));
-        assert!(it.verify(&flow, PORTS, number, 0));
-        assert!(!it.verify(&Flow::v6(2, 1), PORTS, number, 0));
+        let number = cookies.issue(&flow, &syn(9), 0).unwrap().acknowledgement;
+        assert!((0..32).all(|bit| !cookies.verify(&flow, PORTS, number ^ 1 << bit, 0)));
+        assert!(cookies.verify(&flow, PORTS, number, 0));
+        assert!(!cookies.verify(&Flow::v6(2, 1), PORTS, number, 0));
     }
 
     #[test]
-    fn answers_are_as_many_as_may_be_and_awaited_no_longer_than_they_are_good() {
-        let mut it = cookies(1000);
-        assert!(!it.is_outstanding(0));
-        let given = (0..40_000u64)
-            .filter(|step| it.issue(&Flow::v4(*step as u32, 1), &syn(0), step * 250_000).is_some());
+    fn answers_keep_to_the_rate_and_are_outstanding_while_valid() {
+        let mut cookies = new_cookies(1000);
+        assert!(!cookies.is_outstanding(0));
+        let issued = (0..40_000u64).filter(|step| {
+            cookies.issue(&Flow::v4(*step as u32, 1), &syn(0), step * 250_000).is_some()
+        });
         // A thousand a second for ten seconds, and the 20 ms that a bucket holds.
-        assert!((10_000..=10_020).contains(&given.count()));
-        let mut it = cookies(1000);
-        let burst = (0..10_000).filter(|src| it.issue(&Flow::v4(*src, 1), &syn(0), 5).is_some());
+        assert!((10_000..=10_020).contains(&issued.count()));
+        let mut cookies = new_cookies(1000);
+        let burst =
+            (0..10_000).filter(|src| cookies.issue(&Flow::v4(*src, 1), &syn(0), 5).is_some());
         assert_eq!(burst.count(), 20);
-        assert!(it.is_outstanding(2 * (1 << SLOT) - 1) && !it.is_outstanding(2 << SLOT));
+        assert!(cookies.is_outstanding(2 * (1 << SLOT) - 1) && !cookies.is_outstanding(2 << SLOT));
         assert_eq!(format!("{SECRET:?}"), "Secret(..)");
     }
 }

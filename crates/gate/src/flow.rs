@@ -62,14 +62,14 @@ impl Flow {
         }
     }
 
-    /// Says whether this is a pair of IPv6 addresses.
+    /// Returns whether this is a pair of IPv6 addresses.
     #[inline(always)]
     pub fn is_v6(&self) -> bool {
         self.version == 6
     }
 
     #[inline(always)]
-    pub(crate) fn words(&self) -> [u64; 4] {
+    pub(crate) fn to_words(self) -> [u64; 4] {
         self.words
     }
 
@@ -182,7 +182,7 @@ mod tests {
     use super::{Flow, Key, Pair, worker};
 
     #[test]
-    fn addresses_go_round_and_families_are_apart() {
+    fn flow_returns_its_addresses_and_families_differ() {
         let four = Flow::v4(0xc000_0201, 0xc633_6401);
         assert_eq!(four.pair(), Pair::V4 { src: 0xc000_0201, dst: 0xc633_6401 });
         let six = Flow::v6(1 << 127 | 7, 3);
@@ -195,7 +195,7 @@ mod tests {
     /// freedom is 1, give or take 0.022, in the bits that choose workers as in those that choose a
     /// position.
     #[test]
-    fn flows_that_are_alike_are_spread_as_if_by_chance() {
+    fn similar_flows_are_spread_uniformly() {
         const FLOWS: u32 = 100_000;
         const BUCKETS: usize = 4096;
         for seed in 0..4 {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_of_both_addresses_counts() {
+    fn every_address_bit_changes_the_hash() {
         let key = Key::random();
         let base = key.hash(&Flow::v6(0, 0));
         for bit in 0..128 {

@@ -283,7 +283,7 @@ impl PolicyBuilder {
     fn hop(&mut self, action: Action) -> Hop {
         let line = match action {
             Action::Grantors(set) => {
-                self.sets.get(usize::from(set)).map_or(RuleId::OTHERS, |it| it.line)
+                self.sets.get(usize::from(set)).map_or(RuleId::OTHERS, |set| set.line)
             }
             _ => self.line,
         };
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_says_what_becomes_of_a_packet() {
+    fn longest_prefix_decides_the_action() {
         let mut draft = PolicyBuilder::new();
         let set = draft.set(&[grantor(1, 1)]);
         draft.v4(p4("0.0.0.0/0"), Action::Front);
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_has_its_line_or_that_of_others() {
+    fn each_rule_has_its_line_or_the_shared_one() {
         let mut draft = PolicyBuilder::new();
         let set = draft.set(&[grantor(1, 1)]);
         let line = |number| RuleId::of_rule(number).unwrap();
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_and_missing_sets_are_refused_with_what_is_wrong() {
+    fn hole_or_missing_set_is_rejected_with_its_prefix() {
         let mut draft = PolicyBuilder::new();
         draft.v4(p4("192.0.2.0/24"), Action::Drop);
         draft.v4(p4("192.0.2.0/26"), Action::Back);
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_flows_of_who_goes_or_comes_move() {
+    fn only_flows_of_a_removed_or_added_grantor_move() {
         let four: Vec<Grantor> = (1..5).map(|address| grantor(address, 3)).collect();
         let before = GrantorSet::new(&four);
         let without = GrantorSet::new(&[four[0], four[1], four[3]]);

@@ -1,4 +1,4 @@
-//! Version 1 of the decision protocol against messages made by another hand.
+//! Version 1 of the decision protocol against messages of an independent implementation.
 //!
 //! `golden/v1.py` packs them with Python's struct, and shares no code with the gate.
 
@@ -64,7 +64,7 @@ fn read(bytes: &[u8]) -> (Vec<Item>, Option<MessageError>) {
 }
 
 #[test]
-fn both_ways_are_byte_for_byte() {
+fn encoding_and_decoding_equal_the_golden_messages() {
     assert_eq!(golden().len(), 9);
     for (name, bytes) in golden() {
         assert_eq!(read(&bytes), (items(name), None), "{name}");
@@ -75,7 +75,7 @@ fn both_ways_are_byte_for_byte() {
 }
 
 #[test]
-fn messages_have_the_lengths_of_gatekeepers() {
+fn messages_have_gatekeepers_lengths() {
     let length = |name: &str| {
         golden().into_iter().find(|(have, _)| *have == name).map(|(_, bytes)| bytes.len() - 4)
     };
@@ -84,13 +84,13 @@ fn messages_have_the_lengths_of_gatekeepers() {
 }
 
 #[test]
-fn a_message_cut_anywhere_keeps_what_was_whole() {
+fn truncated_message_keeps_its_complete_decisions() {
     for (name, bytes) in golden() {
         let all = items(name);
         for len in 0..bytes.len() {
             let (kept, refused) = read(&bytes[..len]);
             assert!(all.starts_with(&kept), "{name} cut to {len}");
-            // Only between two decisions does a cut go unnoticed.
+            // Truncation is undetected only between two decisions.
             let whole = refused.is_none();
             let mut writer = Writer::new(1472);
             assert!(kept.iter().all(|item| writer.push(item)));
@@ -100,7 +100,7 @@ fn a_message_cut_anywhere_keeps_what_was_whole() {
 }
 
 #[test]
-fn flipped_bits_are_read_as_something_else_or_refused_and_never_worse() {
+fn flipped_bits_give_other_decisions_or_an_error() {
     for (name, bytes) in golden() {
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
@@ -117,7 +117,7 @@ fn flipped_bits_are_read_as_something_else_or_refused_and_never_worse() {
 }
 
 #[test]
-fn messages_keep_within_their_bytes() {
+fn messages_do_not_exceed_their_maximum_length() {
     let item = items("declined6")[0];
     let mut writer = Writer::new(4 + 3 * 40 + 39);
     assert_eq!((0..5).filter(|_| writer.push(&item)).count(), 3);

@@ -1,5 +1,5 @@
-//! Version 2 of the decision protocol: against messages made by another hand, against who
-//! forges and replays, and over a network that loses, delays and reorders.
+//! Version 2 of the decision protocol: against messages of an independent implementation, against
+//! forged and replayed messages, and over a network that loses, delays and reorders.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -72,7 +72,7 @@ fn pair() -> (Sender, Receiver) {
     (Sender::new(99, keys(), 1452, START), receiver)
 }
 
-/// Brings both sides to where the session is known; returns the next message.
+/// Exchanges messages until the sender knows the session; returns the next message.
 fn first_message(sender: &mut Sender, receiver: &mut Receiver) -> Vec<u8> {
     let (mut message, mut reply) = (Vec::new(), Vec::new());
     assert!(sender.poll(0, &mut message));
@@ -83,7 +83,7 @@ fn first_message(sender: &mut Sender, receiver: &mut Receiver) -> Vec<u8> {
 }
 
 #[test]
-fn the_messages_are_those_of_another_hand() {
+fn messages_equal_those_of_an_independent_implementation() {
     let (mut sender, mut receiver) = pair();
     items().iter().for_each(|item| sender.push(item).unwrap());
     let (mut message, mut reply) = (Vec::new(), Vec::new());
@@ -104,7 +104,7 @@ fn the_messages_are_those_of_another_hand() {
 }
 
 #[test]
-fn no_byte_can_be_missing_and_no_bit_another() {
+fn changed_or_truncated_message_is_rejected() {
     for name in ["decisions", "hello", "acknowledgement"] {
         let message = golden(name);
         let check = |changed: &[u8]| {
@@ -130,7 +130,7 @@ fn no_byte_can_be_missing_and_no_bit_another() {
 }
 
 #[test]
-fn forgers_strangers_and_replays_are_refused() {
+fn forged_unknown_and_replayed_messages_are_rejected() {
     let (mut sender, mut receiver) = pair();
     let (mut message, mut reply) = (Vec::new(), Vec::new());
     // Another secret under the same number, another number, another sender.
@@ -144,18 +144,18 @@ fn forgers_strangers_and_replays_are_refused() {
         stranger.push(&items()[0]).unwrap();
         assert!(stranger.poll(0, &mut message));
         assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), expect);
-        assert!(reply.is_empty(), "what is not authentic is not answered");
+        assert!(reply.is_empty(), "a message that is not authentic gets no answer");
     }
     sender.push(&items()[0]).unwrap();
     let message = first_message(&mut sender, &mut receiver);
     assert!(receiver.receive(&message, &mut reply).is_ok());
     assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), MessageError::Replayed);
     assert_eq!(reply, golden("acknowledgement"), "the first one may have been lost");
-    // A gate that has started anew has forgotten, and is played to in vain.
+    // A restarted gate has another session, so a replay is rejected.
     let mut receiver = Receiver::new(SESSION + 1);
     receiver.set_sender(99, keys());
     assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), MessageError::OtherSession);
-    // What a gate says is not taken by a gate, nor by a grantor who has not asked.
+    // A gate rejects a gate's messages, and so does a grantor without a pending request.
     for name in ["acknowledgement", "hello"] {
         assert_eq!(
             receiver.receive(&golden(name), &mut reply).unwrap_err(),
@@ -165,14 +165,14 @@ fn forgers_strangers_and_replays_are_refused() {
     let mut idle = Sender::new(99, keys(), 1452, START);
     assert_eq!(idle.receive(0, &golden("hello")), Err(MessageError::TooOld));
     assert_eq!(idle.receive(0, &golden("acknowledgement")), Err(MessageError::OtherSession));
-    // Who was dismissed decides no more.
+    // A removed sender's decisions are rejected.
     assert!(receiver.remove_sender(99));
     assert!(!receiver.remove_sender(5));
     assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), MessageError::UnknownKey);
 }
 
 #[test]
-fn keys_change_without_a_message_refused() {
+fn key_rotation_rejects_no_message() {
     let (mut sender, mut receiver) = pair();
     let mut reply = Vec::new();
     let mut both = keys();
@@ -200,8 +200,8 @@ fn keys_change_without_a_message_refused() {
 struct Network {
     rng: fastrand::Rng,
     loss: f64,
-    /// By time and serial number: whether it goes to the gate, and what.
-    under_way: BTreeMap<(u64, u64), (bool, Vec<u8>)>,
+    /// Messages in flight, by arrival time and serial number: whether to the gate, and the bytes.
+    in_flight: BTreeMap<(u64, u64), (bool, Vec<u8>)>,
     serial: u64,
     recorded: Vec<Vec<u8>>,
 }
@@ -209,7 +209,7 @@ struct Network {
 impl Network {
     fn new(seed: u64, loss: f64) -> Self {
         let rng = fastrand::Rng::with_seed(seed);
-        Self { rng, loss, under_way: BTreeMap::new(), serial: 0, recorded: Vec::new() }
+        Self { rng, loss, in_flight: BTreeMap::new(), serial: 0, recorded: Vec::new() }
     }
 
     fn send(&mut self, now: u64, to_gate: bool, message: &[u8]) {
@@ -220,15 +220,15 @@ impl Network {
         if self.rng.f64() >= self.loss {
             self.serial += 1;
             let at = now + self.rng.u64(5 * MS..50 * MS);
-            self.under_way.insert((at, self.serial), (to_gate, message.to_vec()));
+            self.in_flight.insert((at, self.serial), (to_gate, message.to_vec()));
         }
     }
 }
 
-/// Decides of flows at random, some prefixes flushed, over a network that loses 30 % of
-/// everything in both directions; the gate starts anew half-way if asked to. In the end
-/// every flow is as the grantor decided last.
-fn converges(seed: u64, restart: bool) {
+/// Decides about random flows and flushes some prefixes over a network that loses 30 % of the
+/// messages in both directions; with `restart`, the gate restarts half-way. In the end every flow
+/// has the grantor's last decision.
+fn check_convergence(seed: u64, restart: bool) {
     let mut network = Network::new(seed, 0.3);
     let (mut sender, mut receiver) = pair();
     let mut rng = fastrand::Rng::with_seed(seed + 100);
@@ -265,14 +265,14 @@ fn converges(seed: u64, restart: bool) {
             receiver = Receiver::new(SESSION + 5);
             receiver.set_sender(99, keys());
         }
-        // Somebody plays back what he has recorded.
+        // An attacker replays recorded messages.
         if !network.recorded.is_empty() && network.rng.u8(..3) == 0 {
             let at = network.rng.usize(..network.recorded.len());
-            let again = network.recorded[at].clone();
+            let replay = network.recorded[at].clone();
             network.serial += 1;
-            network.under_way.insert((now, network.serial), (true, again));
+            network.in_flight.insert((now, network.serial), (true, replay));
         }
-        while let Some(entry) = network.under_way.first_entry().filter(|entry| entry.key().0 <= now)
+        while let Some(entry) = network.in_flight.first_entry().filter(|entry| entry.key().0 <= now)
         {
             let (to_gate, message) = entry.remove();
             if !to_gate {
@@ -299,7 +299,7 @@ fn converges(seed: u64, restart: bool) {
         }
     }
     assert_eq!(sender.given_up(), 0);
-    assert!(refused > 50 && late > 50, "{refused} refused, {late} late");
+    assert!(refused > 50 && late > 50, "{refused} rejected, {late} late");
     for (src, decision) in decided {
         let mut expect = Record::new(0);
         expect.decide(0, &decision, Stamp::default());
@@ -312,17 +312,17 @@ fn converges(seed: u64, restart: bool) {
 }
 
 #[test]
-fn a_third_lost_both_ways_and_it_converges() {
-    (0..4).for_each(|seed| converges(seed, false));
+fn decisions_converge_over_a_network_with_30_percent_loss() {
+    (0..4).for_each(|seed| check_convergence(seed, false));
 }
 
 #[test]
-fn a_gate_that_starts_anew_is_found_out() {
-    (10..12).for_each(|seed| converges(seed, true));
+fn decisions_converge_after_a_restart_of_the_gate() {
+    (10..12).for_each(|seed| check_convergence(seed, true));
 }
 
 #[test]
-fn a_clock_set_back_is_made_up_for() {
+fn sender_with_a_clock_set_back_recovers() {
     let (mut sender, mut receiver) = pair();
     sender.push(&items()[0]).unwrap();
     let mut message = first_message(&mut sender, &mut receiver);
@@ -343,7 +343,7 @@ fn a_clock_set_back_is_made_up_for() {
 }
 
 #[test]
-fn a_gate_that_is_not_there_is_given_up_and_what_waits_is_bounded() {
+fn missing_gate_is_given_up_and_the_queue_is_bounded() {
     let (mut sender, _) = pair();
     let item = items()[1];
     let mut pushed = 0;
@@ -358,16 +358,16 @@ fn a_gate_that_is_not_there_is_given_up_and_what_waits_is_bounded() {
         sent += u32::from(sender.poll(now, &mut message));
         now = sender.due_at().unwrap();
     }
-    // One at a time, while nobody answers; the last is the next one's first.
+    // Without answers one message at a time is sent; the last is the first of the next one.
     assert_eq!(sent, MAX_TRANSMISSIONS + 1);
     assert!(now < 60_000 * MS);
 }
 
 #[test]
-fn a_grantor_with_nothing_to_say_shows_that_it_lives() {
+fn idle_grantor_sends_heartbeats() {
     let (mut sender, mut receiver) = pair();
     let (mut out, mut reply) = (Vec::new(), Vec::new());
-    // Says whether something new was taken.
+    // Returns the number of items in a new message, if one was accepted.
     let mut step = |sender: &mut Sender, now: u64, answers: bool| -> Option<usize> {
         sender.queue_heartbeat(now);
         let mut taken = None;
@@ -385,12 +385,12 @@ fn a_grantor_with_nothing_to_say_shows_that_it_lives() {
     assert_eq!(step(&mut sender, 0, true), Some(0));
     assert_eq!(step(&mut sender, HEARTBEAT_INTERVAL - 1, true), None);
     assert_eq!(step(&mut sender, HEARTBEAT_INTERVAL, true), Some(0));
-    // A decision is a sign too.
+    // A decision counts as a heartbeat.
     sender.push(&items()[0]).unwrap();
     assert_eq!(step(&mut sender, HEARTBEAT_INTERVAL + MS, true), Some(1));
     assert_eq!(step(&mut sender, 2 * HEARTBEAT_INTERVAL, true), None);
     assert_eq!(step(&mut sender, 2 * HEARTBEAT_INTERVAL + MS, true), Some(0));
-    // Beats that are not acknowledged are not sent again, nor counted; decisions are.
+    // Unacknowledged heartbeats are neither retransmitted nor counted; decisions are.
     let mut taken = 0;
     for now in (3 * HEARTBEAT_INTERVAL..303 * HEARTBEAT_INTERVAL).step_by(MS as usize) {
         taken += u64::from(step(&mut sender, now, false).is_some());
@@ -402,32 +402,32 @@ fn a_grantor_with_nothing_to_say_shows_that_it_lives() {
     assert_eq!(
         step(&mut sender, 304 * HEARTBEAT_INTERVAL + 4_000 * MS, false),
         None,
-        "it was taken before"
+        "it was accepted before"
     );
     assert_eq!(step(&mut sender, 304 * HEARTBEAT_INTERVAL + 8_000 * MS, true), None);
     assert_eq!(sender.pending(), 0);
 }
 
-/// The program of the messages by another hand.
+/// The program in the golden messages.
 fn object() -> Vec<u8> {
     (0..1500u32).map(|at| (at % 251) as u8).collect()
 }
 
-fn standing(of: &ProgramImage, state: TransferState, words: &str) -> ProgramStatus {
-    ProgramStatus { program: of.number(), digest: *of.digest(), state, error: words.to_owned() }
+fn status(of: &ProgramImage, state: TransferState, error: &str) -> ProgramStatus {
+    ProgramStatus { program: of.number(), digest: *of.digest(), state, error: error.to_owned() }
 }
 
-/// Brings a grantor with a program to where its offer is answered; returns the offer too.
+/// Returns a grantor and a gate whose next message answers the offer of a program, and the offer.
 fn offered() -> (Sender, Receiver, ProgramImage, Vec<u8>) {
     let (mut sender, mut receiver) = pair();
-    let image = ProgramImage::new(3, "it", &object());
+    let image = ProgramImage::new(3, "program", &object());
     sender.set_programs(std::slice::from_ref(&image));
     let offer = first_message(&mut sender, &mut receiver);
     (sender, receiver, image, offer)
 }
 
 #[test]
-fn programs_go_as_another_hand_has_it() {
+fn program_transfer_equals_that_of_an_independent_implementation() {
     let (mut sender, mut receiver, image, offer) = offered();
     let (mut message, mut reply, mut status_reply) = (Vec::new(), Vec::new(), Vec::new());
     assert_eq!(offer, golden("offer"));
@@ -435,9 +435,9 @@ fn programs_go_as_another_hand_has_it() {
     let (chunk, target) = (taken.chunk.unwrap(), taken.reply_target());
     assert!(chunk.is_offer() && taken.items().count() == 0);
     assert_eq!((chunk.program, chunk.length, &chunk.digest), (3, 1500, image.digest()));
-    receiver.write_status(&target, &standing(&image, TransferState::Wanted, ""), &mut status_reply);
+    receiver.write_status(&target, &status(&image, TransferState::Wanted, ""), &mut status_reply);
     assert_eq!(status_reply, golden("wanted"));
-    // Before that, nothing else is sent.
+    // Until then, nothing else is sent.
     sender.receive(0, &reply).unwrap();
     assert!(!sender.poll(1, &mut message));
     sender.receive(1, &status_reply).unwrap();
@@ -450,14 +450,11 @@ fn programs_go_as_another_hand_has_it() {
         last.clone_from(&message);
     }
     assert_eq!((whole, last), (object(), golden("chunk")));
-    let refused = standing(
-        &image,
-        TransferState::Rejected(RejectReason::Verifier),
-        "pkt: it would never end",
-    );
+    let refused =
+        status(&image, TransferState::Rejected(RejectReason::Verifier), "pkt: it would never end");
     receiver.write_status(&target, &refused, &mut status_reply);
     assert_eq!(status_reply, golden("refused"));
-    // That offer was answered before: the next one's answer counts.
+    // That offer has its answer already: only the answer to the next one is accepted.
     assert_eq!(sender.receive(2, &status_reply), Err(MessageError::TooOld));
     sender.receive(2, &reply).unwrap();
     assert!(sender.poll(2, &mut message));
@@ -465,7 +462,7 @@ fn programs_go_as_another_hand_has_it() {
     receiver.write_status(&target, &refused, &mut status_reply);
     sender.receive(2, &status_reply).unwrap();
     assert_eq!(sender.programs()[0].status(), Some(&refused));
-    // It is asked again only after a while, and the same answer twice is none.
+    // The next offer follows after an interval, and a repeated answer is rejected.
     assert_eq!(sender.receive(3, &status_reply), Err(MessageError::TooOld));
     sender.receive(3, &reply).unwrap();
     assert!(!sender.poll(CHECK_INTERVAL, &mut message));
@@ -473,7 +470,7 @@ fn programs_go_as_another_hand_has_it() {
 }
 
 #[test]
-fn no_byte_of_an_offer_or_its_answer_can_be_another() {
+fn changed_or_truncated_offer_or_answer_is_rejected() {
     let (mut receiver, mut reply) = (Receiver::new(SESSION), Vec::new());
     receiver.set_sender(99, keys());
     for name in ["offer", "chunk", "wanted"] {
@@ -499,29 +496,29 @@ fn no_byte_of_an_offer_or_its_answer_can_be_another() {
 }
 
 #[test]
-fn a_program_holds_no_decision_up() {
+fn program_transfer_does_not_delay_decisions() {
     let (mut sender, mut receiver) = pair();
-    let image = ProgramImage::new(3, "it", &vec![1; 200_000]);
+    let image = ProgramImage::new(3, "program", &vec![1; 200_000]);
     sender.set_programs(std::slice::from_ref(&image));
     let offer = first_message(&mut sender, &mut receiver);
     let (mut message, mut reply, mut status_reply) = (Vec::new(), Vec::new(), Vec::new());
     let target = receiver.receive(&offer, &mut reply).unwrap().reply_target();
-    receiver.write_status(&target, &standing(&image, TransferState::Wanted, ""), &mut status_reply);
+    receiver.write_status(&target, &status(&image, TransferState::Wanted, ""), &mut status_reply);
     sender.receive(0, &status_reply).unwrap();
-    let mut under_way = 0;
+    let mut in_flight = 0;
     while sender.poll(0, &mut message) {
-        under_way += 1;
+        in_flight += 1;
         assert!(message.len() <= CHUNK_LEN + 84);
     }
-    // The offer that is not acknowledged is no piece.
-    assert_eq!(under_way, MAX_CHUNKS_IN_FLIGHT);
+    // The unacknowledged offer is not a chunk.
+    assert_eq!(in_flight, MAX_CHUNKS_IN_FLIGHT);
     sender.push(&items()[0]).unwrap();
     assert!(sender.poll(1, &mut message));
     assert_eq!(receiver.receive(&message, &mut reply).unwrap().items().count(), 1);
-    // What was said of a program that is not carried any more is not heard.
+    // The status of a program that is no longer sent is rejected.
     sender.set_programs(&[]);
     assert_eq!(sender.receive(2, &status_reply), Err(MessageError::TooOld));
-    // And while nobody answers, an offer goes out now and then, and that is not counted as lost.
+    // Without answers, offers are repeated at intervals and not counted as lost.
     let mut lonely = Sender::new(99, keys(), 1452, START);
     lonely.set_programs(&[image]);
     let mut sent = 0;

@@ -1,11 +1,12 @@
-//! The states of flows against a slow twin, over millions of decisions and packets.
+//! The states of flows against an oracle, over millions of decisions and packets.
 //!
-//! The twin is written from the rules of `state.rs` in another way: exact picoseconds in
-//! 128 bits, priorities found by doubling, states as values that carry what they need,
-//! windows as a list of what was sent. It shares no code with the gate.
+//! The oracle implements the rules of `state.rs` independently: exact picoseconds in 128 bits,
+//! priorities found by doubling, states as values that carry their data, windows as a list of sent
+//! bytes. It shares no code with the gate.
 //!
-//! It knows of no table, and of lists of sources only what is on them, so it says what packets of a flow get whether or not the flow has an
-//! entry: with admission as without, while entries come and go.
+//! The oracle has no table, and of lists only their sources. So it predicts the outcome of packets
+//! whether or not their flow has an entry: with and without admission, while entries are made and
+//! evicted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,10 +35,10 @@ enum State {
     Program { number: u8, tag: u16, cookie: Vec<u8> },
 }
 
-struct Twin {
+struct Oracle {
     state: State,
     until: Pico,
-    /// The number of the last decision by sender 1 and by sender 2, of whom one is last.
+    /// The sender and number of the last decision.
     last: Option<(u32, u64)>,
 }
 
@@ -46,11 +47,11 @@ fn ticks(time: Pico) -> Pico {
     time.div_ceil(1000) * 1000
 }
 
-impl Twin {
+impl Oracle {
     fn new(now: Pico) -> Self {
-        let mut twin = Self { state: State::Declined, until: 0, last: None };
-        twin.restart(now);
-        twin
+        let mut oracle = Self { state: State::Declined, until: 0, last: None };
+        oracle.restart(now);
+        oracle
     }
 
     fn restart(&mut self, now: Pico) {
@@ -58,7 +59,7 @@ impl Twin {
         self.until = now + ticks(1 << 42);
     }
 
-    /// Which of its packets are declined, for now.
+    /// Returns the traffic of the flow that is declined for now.
     fn traffic(&self) -> Option<Traffic> {
         match self.state {
             State::Asking { out: Some((_, traffic)), .. } => Some(traffic),
@@ -116,7 +117,7 @@ impl Twin {
         }
     }
 
-    /// A packet of a flow of which some are declined: this one or not.
+    /// Returns the outcome for a packet of a flow with declined traffic.
     fn classified(&mut self, now: Pico, is_declined: bool) -> Outcome {
         if is_declined {
             return Outcome::Declined;
@@ -140,7 +141,7 @@ impl Twin {
         }
     }
 
-    /// What a program says, and what its cookie is then.
+    /// Applies a program's verdict and its cookie.
     fn answer(&mut self, now: Pico, answer: ProgramVerdict, left: &[u8]) -> Outcome {
         if let State::Program { cookie, .. } = &mut self.state {
             *cookie = left.to_vec();
@@ -168,7 +169,7 @@ impl Twin {
         }
     }
 
-    /// What a program began with, or has made of it since.
+    /// Returns the program's tag and its current cookie.
     fn began(&self) -> Option<(u16, &[u8])> {
         match &self.state {
             State::Program { tag, cookie, .. } => Some((*tag, cookie)),
@@ -275,17 +276,17 @@ fn decision(rng: &mut fastrand::Rng) -> Decision {
 }
 
 #[test]
-fn millions_of_decisions_and_packets_make_no_difference() {
+fn record_equals_the_oracle_over_millions_of_packets() {
     const EVENTS: u32 = 3_000_000;
     let mut rng = fastrand::Rng::with_seed(42);
     let mut seen = [0u32; 16];
-    // Many short lives, so that all flows' beginnings are met often.
+    // Many short lifetimes, so that flows begin often.
     for flow in 0..EVENTS / 2_000 {
         let mut now = rng.u64(..1 << 50);
         let mut record = Record::new(now);
-        let mut twin = Twin::new(Pico::from(now) * 1000);
+        let mut oracle = Oracle::new(Pico::from(now) * 1000);
         for event in 0..2_000 {
-            // Gaps of every magnitude up to a minute, often at what ends something.
+            // Gaps of every magnitude up to a minute, often up to the end of a lifetime.
             let magnitude = rng.u32(..36);
             now = match rng.u8(..8) {
                 0 => now.max(record.expire_at()),
@@ -303,42 +304,42 @@ fn millions_of_decisions_and_packets_make_no_difference() {
                 let started =
                     StartedProgram { program: number, tag: rng.u16(..), expire_s, cookie };
                 let counted = record.run(now, &started, stamp);
-                assert_eq!(counted, twin.run(pico, &started, stamp));
+                assert_eq!(counted, oracle.run(pico, &started, stamp));
                 seen[8] += u32::from(counted);
             } else if rng.u8(..20) == 0 {
                 let decision = decision(&mut rng);
                 let stamp = Stamp { sender: rng.u32(..3), number: rng.u64(..10) + event / 50 };
                 let counted = record.decide(now, &decision, stamp);
-                assert_eq!(counted, twin.decide(pico, &decision, stamp), "{flow}.{event}");
+                assert_eq!(counted, oracle.decide(pico, &decision, stamp), "{flow}.{event}");
                 seen[usize::from(counted)] += 1;
             } else if rng.u8(..100) == 0 {
                 record.prove(now);
-                twin.prove(pico);
+                oracle.prove(pico);
                 seen[13] += 1;
             } else {
                 let bytes = rng.u32(60..2000);
                 let mut outcome = record.packet(now, bytes);
-                assert_eq!(outcome, twin.packet(pico, bytes.into()), "{flow}.{event}");
+                assert_eq!(outcome, oracle.packet(pico, bytes.into()), "{flow}.{event}");
                 if let Outcome::Run(_) = outcome {
                     seen[9] += 1;
                     let mut cookie = record.cookie();
-                    assert_eq!(Some((record.tag(), &cookie[..])), twin.began(), "{flow}.{event}");
+                    assert_eq!(Some((record.tag(), &cookie[..])), oracle.began(), "{flow}.{event}");
                     cookie[rng.usize(..64)] = rng.u8(..);
                     record.set_cookie(&cookie);
                     let answer = answer(&mut rng);
                     outcome = record.answer(now, answer);
-                    assert_eq!(outcome, twin.answer(pico, answer, &cookie), "{flow}.{event}");
+                    assert_eq!(outcome, oracle.answer(pico, answer, &cookie), "{flow}.{event}");
                 }
                 if outcome == Outcome::Classify {
                     seen[14] += 1;
                     assert_eq!(
                         Some(record.provisional_traffic()),
-                        twin.traffic(),
+                        oracle.traffic(),
                         "{flow}.{event}"
                     );
                     let is_declined = rng.bool();
                     outcome = record.classified(now, is_declined);
-                    assert_eq!(outcome, twin.classified(pico, is_declined), "{flow}.{event}");
+                    assert_eq!(outcome, oracle.classified(pico, is_declined), "{flow}.{event}");
                     seen[15] += u32::from(is_declined);
                 }
                 seen[match outcome {
@@ -359,16 +360,16 @@ fn millions_of_decisions_and_packets_make_no_difference() {
     assert!(seen.iter().all(|&times| times > 4_000), "not everything was met: {seen:?}");
 }
 
-/// A gate whole, with a table that is swept, against the twin: what a packet gets is a matter of
-/// its flow's past and of no entry.
-fn whole(above: Option<f64>, packets: u64, seed: u64) {
+/// Compares a whole gate, with its table, with the oracle: a packet's outcome depends on its flow's
+/// history and not on an entry.
+fn check_gate(above: Option<f64>, packets: u64, seed: u64) {
     const FLOWS: u32 = 600;
     let mut rng = fastrand::Rng::with_seed(seed);
     let key = Key::new(|| rng.u64(..));
     let mut draft = PolicyBuilder::new();
     let set = draft.set(&[Grantor { address: Address::V4(1), weight: 1 }]);
     draft.v4("192.0.2.0/24".parse().unwrap(), Action::Grantors(set));
-    // A sixth of the sources is blocked, and a part of them on the allow-list all the same.
+    // A sixth of the sources is blocked, and a part of these is also on the allow-list.
     let lists = [
         (SourceClass::Blocked, "0.0.0.64/27"),
         (SourceClass::Blocked, "0.0.0.6/31"),
@@ -385,12 +386,12 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
         lists.iter().any(|&(said, prefix)| said == wanted && prefix.contains(src))
     };
     let publisher = Publisher::new(draft.build(1).unwrap());
-    // With room for all, and a share for declines of all.
+    // With room for all flows, and a share for declines of all.
     let mut gate: Gate = Gate::new(4 * FLOWS as usize, publisher.reader(), 0);
     if let Some(above) = above {
         gate.set_admission(&AdmissionConfig { threshold: above, tracked_flows: 1 << 14, seed: 1 });
     }
-    let mut twins: HashMap<u32, Twin> = HashMap::new();
+    let mut oracles: HashMap<u32, Oracle> = HashMap::new();
     let (mut now, mut done, mut decisions) = (0u64, 0, 0);
     let mut verdicts = [Verdict::NoRoute; 64];
     let mut highest = [0u64; 64];
@@ -398,14 +399,14 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
         let magnitude = rng.u32(14..32);
         now += rng.u64(..1 << magnitude);
         let pico = Pico::from(now) * 1000;
-        // Few flows, often: else all would be new.
+        // Few flows, so that most packets belong to known ones.
         let batch: [(u32, Packet); 64] = core::array::from_fn(|_| {
             let src = if rng.bool() { rng.u32(..FLOWS) } else { rng.u32(..20) };
             let flow = Flow::v4(src, 0xc000_0207);
             (src, Packet { flow, hash: key.hash(&flow), bytes: rng.u32(60..2000) })
         });
         let count = rng.usize(1..65);
-        let sent = batch.map(|it| it.1);
+        let sent = batch.map(|packet| packet.1);
         gate.process(now, &sent[..count], &mut verdicts[..count]);
         for ((src, packet), verdict) in batch[..count].iter().zip(&verdicts) {
             if listed(*src, SourceClass::Allowed) {
@@ -416,11 +417,11 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
                 assert_eq!(*verdict, Verdict::Drop(DropReason::Blocked));
                 continue;
             }
-            let twin = twins.entry(*src).or_insert_with(|| Twin::new(pico));
-            let mut outcome = twin.packet(pico, packet.bytes.into());
+            let oracle = oracles.entry(*src).or_insert_with(|| Oracle::new(pico));
+            let mut outcome = oracle.packet(pico, packet.bytes.into());
             if outcome == Outcome::Classify {
-                // Without its bytes it is no such traffic.
-                outcome = twin.classified(pico, false);
+                // Without bytes, a packet matches no declined traffic.
+                outcome = oracle.classified(pico, false);
             }
             let expect = match outcome {
                 Outcome::Request { dscp } => {
@@ -445,12 +446,12 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
             if result == Err(IgnoredReason::Unproven)
                 && gate.table().find(&flow, key.hash(&flow)).is_none()
             {
-                // A flow that has to show itself has no entry by it either.
+                // A flow that needs a second packet gets no entry by a decline either.
                 assert!(above.is_some() && matches!(decision, Decision::Provisional(_)));
                 continue;
             }
-            let twin = twins.entry(src).or_insert_with(|| Twin::new(pico));
-            let counts = twin.decide(pico, &decision, Stamp::default());
+            let oracle = oracles.entry(src).or_insert_with(|| Oracle::new(pico));
+            let counts = oracle.decide(pico, &decision, Stamp::default());
             assert_eq!(result, if counts { Ok(()) } else { Err(IgnoredReason::Unproven) });
         }
         gate.run_maintenance(now, rng.u32(..100));
@@ -468,8 +469,8 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
 }
 
 #[test]
-fn millions_of_packets_get_the_same_with_admission_and_without() {
-    whole(None, 4_000_000, 1);
-    whole(Some(0.0), 4_000_000, 2);
-    whole(Some(0.075), 4_000_000, 3);
+fn gate_equals_the_oracle_with_and_without_admission() {
+    check_gate(None, 4_000_000, 1);
+    check_gate(Some(0.0), 4_000_000, 2);
+    check_gate(Some(0.075), 4_000_000, 3);
 }

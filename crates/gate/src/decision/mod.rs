@@ -6,10 +6,10 @@
 //!                         └───── acknowledgements ◄══┘
 //! ```
 //!
-//! || file | contents |
+//! | file | contents |
 //! |---|---|
-//! || [`v1`] | the messages of the published gates, byte for byte: neither authenticated nor acknowledged |
-//! || [`v2`] | this project's protocol: authenticated, each message taken once, acknowledged, retransmitted |
+//! | [`v1`] | the messages of the published gates, byte for byte: neither authenticated nor acknowledged |
+//! | [`v2`] | this project's protocol: authenticated, each message taken once, acknowledged, retransmitted |
 //!
 //! This module does no I/O: messages are bytes, time is an argument. docs/decision-protocol.md
 //! specifies the formats.

@@ -1,16 +1,16 @@
 //! Packets of flows that have no entry, or one of another policy: steps 5 and 6 of a group.
 //!
 //! ```text
-//!   destination ─┬─ not protected ─► verdict by the policy, an entry goes
 //!   destination ─┬─ not protected ─► verdict by the policy, its entry is removed
+//!                └─ protected ─┬─ returns a cookie ─► an entry, and the packet is dropped
 //!                              ├─ has an entry, or is admitted to one ─► state ─► verdict
-//!                              └─ none ─┬─► a request, and nothing of it in the table
 //!                              └─ none ─┬─► a request without an entry
 //!                                       └─ a SYN that may be answered by a cookie ─► challenged
+//! ```
 //!
 //! A flow that has to return a cookie (`cookie.rs`) is challenged at its first SYN. If it sends
 //! more packets without returning the cookie, as where a middlebox drops the unexpected answer,
-//! these are requests by its patience all the same; it only lacks an entry.
+//! these are requests with the priority of its waiting time; the flow only lacks an entry.
 //!
 //! Entries are evicted only for flows that will get an entry, so that first packets do not evict
 //! flows that have sent a second one.
@@ -167,7 +167,8 @@ impl<I: Index> AdmissionContext<'_, I> {
     ) {
         let protected = |left: &&Unresolved| matches!(left.action, Some(Action::Grantors(_)));
         let flows = self.table.len();
-        let admission = self.admission.as_deref().filter(|it| it.is_relevant(flows, now));
+        let admission =
+            self.admission.as_deref().filter(|admission| admission.is_relevant(flows, now));
         let hash = |left: &Unresolved| packets[usize::from(left.at)].hash;
         if let Some(admission) = admission {
             left.iter().for_each(|left| admission.fetch(hash(left)));

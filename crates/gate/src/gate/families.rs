@@ -38,7 +38,7 @@ impl Families {
     /// Sorts at most [`GROUP`] addresses.
     #[inline]
     pub(super) fn of(addresses: impl Iterator<Item = Address>) -> Self {
-        let mut it = Self {
+        let mut sorted = Self {
             four: [0; GROUP],
             six: [0; GROUP],
             of_four: [0; GROUP],
@@ -49,16 +49,18 @@ impl Families {
         for (number, address) in addresses.enumerate() {
             match address {
                 Address::V4(address) => {
-                    (it.four[it.fours], it.of_four[it.fours]) = (address, number as u8);
-                    it.fours += 1;
+                    (sorted.four[sorted.fours], sorted.of_four[sorted.fours]) =
+                        (address, number as u8);
+                    sorted.fours += 1;
                 }
                 Address::V6(address) => {
-                    (it.six[it.sixes], it.of_six[it.sixes]) = (address, number as u8);
-                    it.sixes += 1;
+                    (sorted.six[sorted.sixes], sorted.of_six[sorted.sixes]) =
+                        (address, number as u8);
+                    sorted.sixes += 1;
                 }
             }
         }
-        it
+        sorted
     }
 
     /// Calls `look` with the IPv4 addresses, room for as many hops, and the numbers of the packets,

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   TCP, whole ─┬─ SYN alone ──► may be answered by a cookie
-//!   TCP, whole ─┬─ SYN alone ──► may be answered by a cookie
 //!               └─ RST ────────► checked while cookies are outstanding
 //!   TCP otherwise ─────────────► no proof, and no entry without one
+//! ```
 //!
 //! The TCP checksum is not verified: a forger computes a valid one, a damaged segment returns no
 //! valid cookie, and virtual links often leave the checksum to be filled in later.

@@ -96,10 +96,10 @@ fn add(word: &AtomicU64, more: u64) {
 impl RuleCounters {
     /// Counts a packet; only the worker that owns the counters calls this.
     #[inline(always)]
-    pub(super) fn enter(&self, line: RuleId, fate: RuleOutcome, bytes: u32) {
+    pub(super) fn enter(&self, line: RuleId, outcome: RuleOutcome, bytes: u32) {
         let Some(Words(words)) = self.0.get(usize::from(line.0)) else { return };
-        add(&words[fate as usize], 1);
-        add(&words[RuleOutcome::ALL.len() + fate as usize], bytes.into());
+        add(&words[outcome as usize], 1);
+        add(&words[RuleOutcome::ALL.len() + outcome as usize], bytes.into());
     }
 
     /// Reads the counters of a rule.
@@ -108,9 +108,9 @@ impl RuleCounters {
             return OutcomeCounts::default();
         };
         let word = |at: usize| words[at].load(Ordering::Relaxed);
-        RuleOutcome::ALL.map(|fate| {
+        RuleOutcome::ALL.map(|outcome| {
             let (packets, bytes) =
-                (word(fate as usize), word(RuleOutcome::ALL.len() + fate as usize));
+                (word(outcome as usize), word(RuleOutcome::ALL.len() + outcome as usize));
             Count { packets, bytes }
         })
     }
@@ -126,21 +126,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_cache_line_and_each_fate_has_its_words() {
+    fn counters_of_a_rule_are_one_cache_line_with_words_by_outcome() {
         assert_eq!((size_of::<Words>(), align_of::<Words>()), (64, 64));
         let ledger = RuleCounters::default();
         let last = RuleId::of_rule(RULES - 1).unwrap();
         assert_eq!(RuleId::of_rule(RULES), None);
-        for (at, fate) in RuleOutcome::ALL.into_iter().enumerate() {
+        for (at, outcome) in RuleOutcome::ALL.into_iter().enumerate() {
             for _ in 0..=at {
-                ledger.enter(last, fate, 100);
+                ledger.enter(last, outcome, 100);
             }
         }
         ledger.enter(RuleId::NONE, RuleOutcome::Dropped, 60);
         let count = |packets: u64| Count { packets, bytes: packets * 100 };
         assert_eq!(ledger.read(last), [1, 2, 3, 4].map(count));
         let used: Vec<_> =
-            ledger.lines().filter(|(_, it)| *it != OutcomeCounts::default()).collect();
+            ledger.lines().filter(|(_, counts)| *counts != OutcomeCounts::default()).collect();
         assert_eq!(used.len(), 2);
         assert_eq!(
             used[0],

@@ -1,5 +1,5 @@
-//! The gate against a slow twin, packet by packet, and what it does when it is full, when
-//! its policy changes, and by decisions about prefixes.
+//! The gate against an oracle, packet by packet: with a full table, with changing policies, and
+//! with decisions about prefixes.
 
 use std::collections::HashMap;
 
@@ -29,16 +29,17 @@ const PROTECTED: u32 = 0xc000_0200;
 const GRANT: Grant =
     Grant { rate_kib: 64, expire_s: 300, next_renewal_ms: 240_000, renewal_step_ms: 3_000 };
 
-/// 192.0.2.0/24 and 2001:db8::/32 by set 0, 198.51.100.0/24 past the gate, 203.0.113.0/24
-/// back where it came from, 10.0.0.0/8 dropped, 192.0.2.240/28 by a set that has nobody.
+/// Returns a policy: 192.0.2.0/24 and 2001:db8::/32 go to set 0, 192.0.2.240/28 to a set without a
+/// usable grantor, 198.51.100.0/24 past the gate, 203.0.113.0/24 back to the front; 10.0.0.0/8 is
+/// dropped.
 fn draft() -> PolicyBuilder {
     let grantor = |address, weight| Grantor { address: Address::V4(address), weight };
     let mut draft = PolicyBuilder::new();
     let set = draft.set(&[grantor(0x0a00_0001, 1), grantor(0x0a00_0002, 3)]);
-    let nobody = draft.set(&[grantor(0x0a00_0003, 0)]);
+    let unusable = draft.set(&[grantor(0x0a00_0003, 0)]);
     let p4 = |text: &str| text.parse::<Prefix<u32>>().unwrap();
     draft.v4(p4("192.0.2.0/24"), Action::Grantors(set));
-    draft.v4(p4("192.0.2.240/28"), Action::Grantors(nobody));
+    draft.v4(p4("192.0.2.240/28"), Action::Grantors(unusable));
     draft.v4(p4("198.51.100.0/24"), Action::Back);
     draft.v4(p4("203.0.113.0/24"), Action::Front);
     draft.v4(p4("10.0.0.0/8"), Action::Drop);
@@ -71,19 +72,19 @@ fn programs() -> Programs {
     programs
 }
 
-/// A packet from its IP header on, with no more in it than its protocol.
+/// Returns the packet's bytes from its IP header on, which contain only its protocol.
 fn bytes_of(packet: &Packet) -> [u8; 40] {
     let mut bytes = [0; 40];
     if packet.flow.is_v6() {
         (bytes[0], bytes[6]) = (0x60, 17);
     } else {
-        // Every other one is a fragment.
+        // Every other packet is a fragment.
         (bytes[0], bytes[3], bytes[7], bytes[9]) = (0x45, 20, packet.bytes as u8 & 1, 6);
     }
     bytes
 }
 
-/// The slow twin: a map of records, one packet at a time.
+/// The oracle: a map of records, one packet at a time.
 fn expected(
     programs: &Programs,
     policy: &Policy,
@@ -128,7 +129,9 @@ fn expected(
         (Outcome::OverRate, _) => Verdict::Drop(DropReason::OverRate),
         (Outcome::DeclinedByProgram, _) => Verdict::Drop(DropReason::Program),
         (Outcome::Error, _) => Verdict::Drop(DropReason::ProgramError),
-        (Outcome::Run(_) | Outcome::Classify, _) => panic!("it was run, or read"),
+        (Outcome::Run(_) | Outcome::Classify, _) => {
+            panic!("the program was run, or the packet classified")
+        }
         (_, None) => Verdict::Drop(DropReason::NoGrantor),
         (Outcome::Direct, Some(grantor)) => Verdict::Direct { grantor },
         (Outcome::Request { dscp }, Some(grantor)) => Verdict::Request { grantor, dscp },
@@ -136,19 +139,19 @@ fn expected(
     }
 }
 
-/// Above this share of the table flows have to show themselves, with room for all.
-fn above(above: f64) -> AdmissionConfig {
-    AdmissionConfig { threshold: above, tracked_flows: 1 << 16, seed: 7 }
+/// Returns the admission above this share of the table, with room for all tracked flows.
+fn admission_above(share: f64) -> AdmissionConfig {
+    AdmissionConfig { threshold: share, tracked_flows: 1 << 16, seed: 7 }
 }
 
-fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
+fn check_against_oracle(group: usize, seed: u64, admission: Option<f64>) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let key = Key::new(|| rng.u64(..));
     let mut publisher = Publisher::new(draft().build(1).unwrap());
     let mut gate: Gate = Gate::new(2000, publisher.reader(), 0);
     gate.set_group(group);
     if let Some(share) = admission {
-        gate.set_admission(&above(share));
+        gate.set_admission(&admission_above(share));
     }
     let mut of_programs = Publisher::new(programs());
     gate.set_programs(of_programs.reader());
@@ -159,7 +162,7 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
         let magnitude = rng.u32(10..32);
         now += rng.u64(..1 << magnitude);
         if rng.u8(..50) == 0 {
-            // Another policy: one protected address is moved to another set, or let out.
+            // Another policy: one protected address moves to another set or is exempt.
             generation += 1;
             let mut draft = draft();
             let other = draft.set(&[Grantor { address: Address::V6(7), weight: 1 }]);
@@ -170,7 +173,7 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
                 _ => {}
             }
             publisher.publish(Box::new(draft.build(generation).unwrap()));
-            // One of the programs comes and goes.
+            // One of the programs is removed or restored.
             let mut programs = programs();
             if rng.bool() {
                 programs.set(2, None);
@@ -213,19 +216,19 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
             let stamp = Stamp { sender: rng.u32(..2), number: step + rng.u64(..20) };
             if rng.u8(..3) == 0 {
                 let programs = of_programs.current();
-                run_somewhere(&mut rng, &mut gate, &key, programs, &mut records, now, flow, stamp);
+                assign_program(&mut rng, &mut gate, &key, programs, &mut records, now, flow, stamp);
                 continue;
             }
             let item = Item { scope: Scope::of(&flow), command: FlowCommand::Decide(decision) };
             let result = gate.decide(now, &item, stamp, |flow| key.hash(flow));
             let set = publisher.current().action(&flow);
-            // What is known by the policy before this one is still decided of.
+            // Entries from the previous policy still get decisions.
             if let Some(Action::Grantors(_)) = set {
                 let provisional = matches!(decision, Decision::Provisional(_));
                 let known = records.get(&flow);
                 let settled = known.is_some_and(|record| record.is_settled(now));
                 if provisional && (settled || result == Err(IgnoredReason::Unproven)) {
-                    // A packet whose source still has to be proven makes no entry either.
+                    // Nor is there an entry for a source that is still unproven.
                     assert_eq!(result, Err(IgnoredReason::Unproven));
                     assert!(settled || admission.is_some());
                     continue;
@@ -234,7 +237,7 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
                 let counts = record.decide(now, &decision, stamp);
                 assert_eq!(result, if counts { Ok(()) } else { Err(IgnoredReason::Late) });
             } else if admission.is_some() && result == Err(IgnoredReason::Unprotected) {
-                // It has come once, and has no entry that could be decided of.
+                // It was seen once, and has no entry for a decision.
             } else if let Some(record) = records.get_mut(&flow) {
                 record.decide(now, &decision, stamp);
             } else {
@@ -243,7 +246,7 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
         }
         let counts = gate.counts();
         assert_eq!(counts.received, counts.ended());
-        rule_counters::balanced(&gate);
+        rule_counters::check_balance(&gate);
         assert_eq!((counts.evicted, counts.first_seen_overflow), (0, 0));
         assert_eq!(counts.without_entry, counts.first_seen);
     }
@@ -266,12 +269,12 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
     let admitted = counts.first_seen > 500 && counts.readmitted > 200;
     assert_eq!(admission.is_some(), admitted, "{} {}", counts.first_seen, counts.readmitted);
     assert!(counts.programs > 100, "{}", counts.programs);
-    assert!(met.iter().all(|count| count.packets > 100), "not everything was met: {met:?}");
+    assert!(met.iter().all(|count| count.packets > 100), "an outcome is missing: {met:?}");
 }
 
-/// Has a program decide of a flow, at the gate and in the twin.
-#[expect(clippy::too_many_arguments, reason = "what a step of the twin has at hand")]
-fn run_somewhere(
+/// Assigns a program to a flow, at the gate and in the oracle.
+#[expect(clippy::too_many_arguments, reason = "the state of a step of the oracle")]
+fn assign_program(
     rng: &mut fastrand::Rng,
     gate: &mut Gate,
     key: &Key,
@@ -282,13 +285,13 @@ fn run_somewhere(
     stamp: Stamp,
 ) {
     let mut cookie = [0; 64];
-    // KiB, one or both rates, renewal in half a second, directly or not.
+    // Rates in KiB, one or both; renewal after half a second; directly or not.
     (cookie[0], cookie[4], cookie[16]) = (rng.u8(..9), rng.u8(..3), rng.u8(..4));
     (cookie[9], cookie[10], cookie[13]) = (2, rng.u8(..9), 2);
     let program = ProgramDecision { expire_s: rng.u32(..20), program: rng.u8(..3), cookie };
     let item = Item { scope: Scope::of(&flow), command: FlowCommand::Run(program) };
     let result = gate.decide(now, &item, stamp, |flow| key.hash(flow));
-    // Whom the policy does not protect, the other decisions are about.
+    // Other decisions cover flows that the policy does not protect.
     let Some(record) = records.get_mut(&flow) else {
         if result == Ok(()) {
             let mut record = Record::new(now);
@@ -318,29 +321,29 @@ fn run(
 ) -> bool {
     let mut cookie = named.cookie;
     let Some(program) = programs.get(named.program) else { return false };
-    let takes = Machine::default().init(program, now, &mut cookie);
+    let accepted = Machine::default().init(program, now, &mut cookie);
     let ProgramDecision { program: number, expire_s, .. } = *named;
     let started = StartedProgram { program: number, tag: program.tag(), expire_s, cookie };
-    takes && record.run(now, &started, stamp)
+    accepted && record.run(now, &started, stamp)
 }
 
 #[test]
-fn every_packet_ends_as_the_slow_twin_says() {
-    against_the_twin(super::GROUP, 1, None);
-    against_the_twin(1, 2, None);
-    against_the_twin(7, 3, None);
+fn every_packet_has_the_verdict_of_the_oracle() {
+    check_against_oracle(super::GROUP, 1, None);
+    check_against_oracle(1, 2, None);
+    check_against_oracle(7, 3, None);
 }
 
-/// Whoever has to show himself gets what he would get without: the same twin.
+/// Admission changes no verdict: the oracle is the same.
 #[test]
-fn admission_makes_no_difference_to_any_packet() {
-    against_the_twin(super::GROUP, 4, Some(0.0));
-    against_the_twin(1, 5, Some(0.0));
-    against_the_twin(7, 6, Some(0.05));
+fn admission_changes_no_verdict() {
+    check_against_oracle(super::GROUP, 4, Some(0.0));
+    check_against_oracle(1, 5, Some(0.0));
+    check_against_oracle(7, 6, Some(0.05));
 }
 
 #[test]
-fn decisions_about_prefixes_reach_who_is_there_and_who_comes() {
+fn decision_about_a_prefix_applies_to_present_and_new_flows() {
     let key = Key::random();
     let hash = |flow: &Flow| key.hash(flow);
     let publisher = Publisher::new(draft().build(1).unwrap());
@@ -353,11 +356,11 @@ fn decisions_about_prefixes_reach_who_is_there_and_who_comes() {
     let declined = Verdict::Drop(DropReason::Declined);
     let is_request = |verdict| matches!(verdict, Verdict::Request { .. });
     (0..512).for_each(|src| assert!(is_request(send(&mut gate, 0, src))));
-    // 0.0.0.0/24 of them for ten seconds.
+    // Those of 0.0.0.0/24 are declined for ten seconds.
     let scope = Scope::V4(Prefix::truncate(0, 24), Prefix::ALL);
     let decline = FlowCommand::Decide(Decision::Decline { expire_s: 10 });
     let stamp = |number| Stamp { sender: 1, number };
-    // One of them has been decided of since by himself.
+    // One of them has a later decision of its own.
     let own = Item {
         scope: Scope::of(&Flow::v4(9, PROTECTED)),
         command: FlowCommand::Decide(Decision::Grant(GRANT)),
@@ -386,11 +389,11 @@ fn decisions_about_prefixes_reach_who_is_there_and_who_comes() {
         hash,
     )
     .unwrap();
-    // Who comes, or comes again, while it is in force.
+    // A flow that returns while the decline is in force.
     assert_eq!(send(&mut gate, half, 3), declined);
-    // What is left counts in whole seconds, rounded up.
+    // The remaining time is rounded up to whole seconds.
     assert!(is_request(send(&mut gate, half + 10 * SECOND, 3)));
-    // Flushed, all ask again.
+    // After a flush, all flows send requests again.
     let decline_all = Item { scope: Scope::V4(Prefix::ALL, Prefix::ALL), command: decline };
     gate.decide(20 * SECOND, &decline_all, stamp(8), hash).unwrap();
     gate.run_maintenance(20 * SECOND, 4000);
@@ -400,21 +403,21 @@ fn decisions_about_prefixes_reach_who_is_there_and_who_comes() {
     gate.run_maintenance(20 * SECOND, 4000);
     assert!(gate.table().is_empty());
     assert!(is_request(send(&mut gate, 20 * SECOND, 300)));
-    // There are so many at a time.
+    // The number of decisions about prefixes is bounded.
     for number in 0..MAX_PREFIX_DECISIONS as u32 + 1 {
         let scope = Scope::V4(Prefix::truncate(number << 8, 24), Prefix::ALL);
         let result = gate.decide(21 * SECOND, &Item { scope, command: decline }, stamp(10), hash);
         let full = number == MAX_PREFIX_DECISIONS as u32;
         assert_eq!(result, if full { Err(IgnoredReason::TooManyPrefixes) } else { Ok(()) });
     }
-    // Of programs that are not there nothing is made.
+    // A decision that names a missing program is ignored.
     let run = FlowCommand::Run(ProgramDecision { expire_s: 1, program: 0, cookie: [0; 64] });
     let one = Item { scope: Scope::of(&Flow::v4(3, PROTECTED)), command: run };
     assert_eq!(gate.decide(0, &one, stamp(11), hash), Err(IgnoredReason::Program));
 }
 
 #[test]
-fn a_program_for_a_prefix_begins_anew_for_each_flow() {
+fn program_of_a_prefix_has_a_new_cookie_for_each_flow() {
     let key = Key::random();
     let hash = |flow: &Flow| key.hash(flow);
     let publisher = Publisher::new(draft().build(1).unwrap());
@@ -443,7 +446,7 @@ fn a_program_for_a_prefix_begins_anew_for_each_flow() {
         assert!(matches!(send(&mut gate, 2, src), Verdict::Granted { renew: false, .. }), "{src}");
         assert_eq!(send(&mut gate, 3, src), Verdict::Drop(DropReason::Program));
     }
-    // Without bytes to go by it is an error, and nothing of the flow is changed.
+    // Without bytes it is an error, and the flow is unchanged.
     let packets = [packet(&key, Flow::v4(7, PROTECTED), 1000)];
     let mut verdict = [Verdict::NoRoute];
     gate.process(4, &packets, &mut verdict);
@@ -452,13 +455,13 @@ fn a_program_for_a_prefix_begins_anew_for_each_flow() {
 }
 
 #[test]
-fn nothing_is_allocated_while_packets_go_through() {
+fn packet_path_allocates_nothing() {
     let mut rng = fastrand::Rng::with_seed(9);
     let key = Key::random();
     let publisher = Publisher::new(draft().build(1).unwrap());
     let of_programs = Publisher::new(programs());
     let mut gate: Gate = Gate::new(300, publisher.reader(), 0);
-    gate.set_admission(&above(0.5));
+    gate.set_admission(&admission_above(0.5));
     gate.set_programs(of_programs.reader());
     let mut verdicts = [Verdict::NoRoute; 64];
     let allocated = allocation_counter::measure(|| {
@@ -482,20 +485,20 @@ fn nothing_is_allocated_while_packets_go_through() {
     assert!(gate.counts().direct.packets > 100, "{:?}", gate.counts());
 }
 
-/// Whatever is under way, coroutines come to what one packet after the other comes to: also
-/// in a table that is full most of the time, and with decisions and a policy that change.
+/// With any number of packets in flight, coroutines give the verdicts of sequential processing,
+/// also with a table that is full most of the time, and with decisions in between.
 #[test]
-fn coroutines_end_as_one_packet_after_the_other() {
+fn coroutines_equal_sequential_processing() {
     for in_flight in [1, 2, 7, 64] {
         let mut rng = fastrand::Rng::with_seed(in_flight as u64);
         let key = Key::random();
         let publisher = Publisher::new(draft().build(1).unwrap());
-        let mut woven: Gate = Gate::new(64, publisher.reader(), 0);
-        let mut plain: Gate = Gate::new(64, publisher.reader(), 0);
-        plain.set_group(1);
+        let mut concurrent: Gate = Gate::new(64, publisher.reader(), 0);
+        let mut sequential: Gate = Gate::new(64, publisher.reader(), 0);
+        sequential.set_group(1);
         if in_flight % 2 == 1 {
-            woven.set_admission(&above(0.5));
-            plain.set_admission(&above(0.5));
+            concurrent.set_admission(&admission_above(0.5));
+            sequential.set_admission(&admission_above(0.5));
         }
         let mut now = 0;
         for round in 0..400 {
@@ -505,9 +508,9 @@ fn coroutines_end_as_one_packet_after_the_other() {
                 .collect();
             let mut got = vec![Verdict::NoRoute; packets.len()];
             let mut want = got.clone();
-            woven.process_with_coroutines(now, &packets, in_flight, &mut got);
-            plain.process(now, &packets, &mut want);
-            assert_eq!(got, want, "{in_flight} under way, round {round}");
+            concurrent.process_with_coroutines(now, &packets, in_flight, &mut got);
+            sequential.process(now, &packets, &mut want);
+            assert_eq!(got, want, "{in_flight} in flight, round {round}");
             let flow = random_flow(&mut rng);
             let command = match rng.u8(..3) {
                 0 => FlowCommand::Flush,
@@ -515,13 +518,13 @@ fn coroutines_end_as_one_packet_after_the_other() {
                 _ => FlowCommand::Decide(Decision::Grant(GRANT)),
             };
             let item = Item { scope: Scope::of(&flow), command };
-            for gate in [&mut woven, &mut plain] {
+            for gate in [&mut concurrent, &mut sequential] {
                 let _ = gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow));
                 gate.run_maintenance(now, 64);
             }
-            assert_eq!(woven.counts(), plain.counts());
+            assert_eq!(concurrent.counts(), sequential.counts());
         }
-        let counts = plain.counts();
+        let counts = sequential.counts();
         assert!(counts.evicted > 1000 || in_flight % 2 == 1 && counts.readmitted > 1000);
         assert!(counts.granted.packets > 100, "{counts:?}");
     }

@@ -1,9 +1,9 @@
 -- Library functions whose work grows with a number or table argument.
 --
 -- The hook that counts instructions does not run inside C: `string.rep("", 1 << 60)` and
--- `table.move({}, 1, 1 << 60, 2)` would never return. Those that loop are written in Lua here,
--- where every turn is counted; those that only copy keep their C and check the length of the
--- result first. This file runs before the policy and before `pcall` is taken away.
+-- `table.move({}, 1, 1 << 60, 2)` would never return. Functions that loop are written in Lua here,
+-- so that every iteration is counted; those that only copy stay in C, after a check of the result's
+-- length. This file runs before the policy and before `pcall` is removed.
 
 local error, pcall, select, tostring, type = error, pcall, select, tostring, type
 local tointeger = math.tointeger
@@ -11,7 +11,7 @@ local byte, format, pack, packsize, rep =
     string.byte, string.format, string.pack, string.packsize, string.rep
 local concat, collect = table.concat, table.pack
 
--- The longest text that a function of the library returns, in bytes.
+-- The longest string that a library function returns, in bytes.
 local LONGEST = 1 << 20
 -- The longest layout of `string.pack` with parts of variable length, in bytes.
 local LONGEST_LAYOUT = 256
@@ -124,7 +124,7 @@ function table.move(from, first, last, place, to)
     return to
 end
 
--- A merge sort: an order that contradicts itself ends like any other.
+-- A merge sort: it terminates even with an inconsistent order function.
 function table.sort(list, before)
     before = before or function(a, b) return a < b end
     local length = #list

@@ -6,17 +6,17 @@
 //!                                                    └─ integers: 443, 6, …
 //! ```
 //!
-//! A name that is read and that neither the policy nor its environment defines is a slip
-//! (`grnat`, `string.find` where that is taken away). Lua finds it when the line runs, which may
-//! be in the first attack of the year; the compiled chunk shows it at once, for every branch. The
-//! integers are those that a policy compares with, ports most of all: a dry run uses them to reach
-//! more branches (`rehearsal.rs`).
+//! A name that is read but that neither the policy nor its environment defines is a mistake
+//! (`grnat`, or `string.find`, which is removed). Lua reports it when the line runs, which may be
+//! in the first attack of the year; the compiled chunk has the names of every branch. The integers
+//! are those that a policy compares with, mainly ports: a dry run uses them to reach more branches
+//! (`dry_run.rs`).
 //!
 //! The format is that of `ldump.c` and `lopcodes.h` of Lua 5.4, whose compiler is linked into this
-//! program: it does not change with the machine, and a chunk that is not understood gives `None`.
-//! A name whose constant has no room in the instruction (beyond 255 constants in a function) is
-//! read by GETUPVAL and LOADK, which is understood too. A policy that names a local variable `_ENV`
-//! is not judged.
+//! program: it does not change with the machine, and an unknown format gives `None`. A name whose
+//! constant does not fit into the instruction (beyond 255 constants in a function) is read by
+//! GETUPVAL and LOADK, which is supported too. A policy with a local variable `_ENV` is not
+//! checked.
 
 use std::collections::BTreeSet;
 
@@ -32,9 +32,9 @@ const EQI: u32 = 61;
 const GEI: u32 = 65;
 
 /// The header of a chunk: signature, version 5.4, format 0, and Lua's check of line ends.
-const HEAD: &[u8] = b"\x1bLua\x54\x00\x19\x93\r\n\x1a\n";
-/// The functions within functions that are followed.
-const DEEPEST: u32 = 200;
+const HEADER: &[u8] = b"\x1bLua\x54\x00\x19\x93\r\n\x1a\n";
+/// The greatest depth of nested functions.
+const MAX_DEPTH: u32 = 200;
 
 /// A global that is read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ pub(super) struct Read {
     pub(super) line: u32,
     /// The name.
     pub(super) name: String,
-    /// The field of it that is read at once, as in `string.format`.
+    /// Its field that is read directly, as in `string.format`.
     pub(super) field: Option<String>,
 }
 
@@ -60,8 +60,8 @@ pub(super) struct Globals {
 
 /// Reads a chunk as `lua_dump` writes it, not stripped.
 pub(super) fn globals(chunk: &[u8]) -> Option<Globals> {
-    let mut cursor = Cursor(chunk.strip_prefix(HEAD)?);
-    // Sizes of an instruction, an integer and a float, and one of either.
+    let mut cursor = Cursor(chunk.strip_prefix(HEADER)?);
+    // The sizes of an instruction, an integer and a float; then a sample of the last two.
     if cursor.take(3)? != [4, 8, 8] {
         return None;
     }
@@ -71,7 +71,7 @@ pub(super) fn globals(chunk: &[u8]) -> Option<Globals> {
     whole.then_some(found)
 }
 
-/// A constant, as far as it matters.
+/// A constant: a name, or any other.
 enum Constant {
     Name(String),
     Other,
@@ -90,7 +90,7 @@ impl<'a> Cursor<'a> {
         Some(self.take(1)?[0])
     }
 
-    /// Reads a size: seven bits a byte, the highest first, the last one marked.
+    /// Reads a size: seven bits a byte, the highest first, the last byte marked.
     fn size(&mut self) -> Option<usize> {
         let mut size = 0usize;
         loop {
@@ -125,9 +125,9 @@ impl<'a> Cursor<'a> {
         Some(Constant::Other)
     }
 
-    /// Reads a function and those in it. Returns whether `_ENV` is what it is in any chunk.
+    /// Reads a function and its nested functions. Returns false if `_ENV` is a local variable.
     fn function(&mut self, found: &mut Globals, depth: u32) -> Option<bool> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return None;
         }
         self.string()?;
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn chunk_that_is_cut_or_damaged_is_none_and_no_panic() {
+    fn truncated_or_damaged_chunk_does_not_panic() {
         let lua = mlua::Lua::new();
         let text = include_str!("../../policies/handshake.lua");
         let chunk = lua.load(text).into_function().unwrap().dump(false);

@@ -7,12 +7,12 @@
 //!                    from the prefixes of its lists                      no decision?
 //! ```
 //!
-//! A policy that ends with an error for some packets gets them the fallback, and the operator a
-//! counter: at night, in an attack. A dry run is part of `grantor check`, of `bundle pack` and of
-//! every load, so that a misspelt name, a comparison with `nil` for packets without ports, an
-//! unknown key of a decision and a loop without an end are errors there, with the packet and the
-//! line. It runs in a Lua state of its own; the policy that is installed later has no state of it.
-//! Branches that depend on a policy's state are covered as far as two rounds of the same flows,
+//! A policy that ends with an error for some packets gives them the fallback and increments a
+//! counter, perhaps in an attack at night. A dry run is part of `grantor check`, of `bundle pack`
+//! and of every load, so that a misspelt name, a comparison with `nil` for packets without ports,
+//! an unknown key of a decision and a loop without an end are errors there, with the packet and the
+//! line. It runs in a separate Lua state; the policy that is installed later shares no state with
+//! it. Branches that depend on a policy's state are covered as far as two rounds of the same flows,
 //! some seconds apart, reach them; the check of global names covers all branches.
 //!
 //! The number of packets is bounded ([`MOST`]), and so is a call; the first failure ends the run.
@@ -55,14 +55,13 @@ struct Made {
 ///
 /// A policy that cannot be loaded, as [`Grantor::new`]; a global name that nothing defines; the
 /// first packet for which `decide` ends with an error, exceeds its limit of instructions or returns
-/// what is no decision.
+/// an invalid decision.
 pub fn dry_run(policy: &str, mut lists: Reader<Lists>, limits: Limits) -> Result<(), ScriptError> {
     let places = places(lists.current());
     lists.idle();
     let mut grantor = Grantor::new(policy, lists, limits)?;
     let chunk = grantor.script.compile(policy).map_err(|error| ScriptError(error.to_string()))?;
-    // Every chunk of the compiler that is linked here is understood; where one is not, the run
-    // alone judges.
+    // The linked compiler writes only chunks of a known format; for any other, only the run counts.
     let globals = bytecode::globals(&chunk).unwrap_or_default();
     undefined(&grantor, &globals)?;
     let ports: BTreeSet<u16> =
@@ -323,14 +322,14 @@ mod tests {
         for (decision, expected) in keys {
             refused(&format!("function decide(p) return {decision} end"), expected);
         }
-        // A decision that is used twice has the kind that it got the first time.
+        // A decision table that is used twice keeps its first kind.
         let twice = "local terms = { rate = 5 }\nfunction decide(p) return grant(terms) end";
         assert_eq!(run(twice), Ok(()));
     }
 
     #[test]
     fn endless_loop_is_refused_when_loading_and_when_deciding() {
-        refused("while true do end", "over its limit");
+        refused("while true do end", "exceeded its limit");
         refused("function decide(p) while true do end end", "a loop without an end?");
         let rare = "function decide(p)\n  if p.dst_port == 8443 then while true do end end\n  return \
                     pass()\nend";

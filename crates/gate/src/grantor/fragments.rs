@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   packet ─┬─ no fragment ─────────────────────────────► Alone
-//!           └─ fragment ─► (flow, protocol, id) ─┬─ all ─► Whole, the first one first: decided of once
+//!           └─ fragment ─► (flow, protocol, id) ─┬─ all ─► Complete, the first fragment first: one decision
 //!                                                ├─ else ► Waits
 //!                                                └─ overlapping, too many, too late ─► Invalid: penalized
 //! ```
@@ -19,9 +19,10 @@
 //! ([`Fragments::record_decision`]); packets that request renewal are not to be offered at all,
 //! because their other fragments do not request it.
 //!
-//! Overlapping pieces have no use but to deceive (RFC 5722, and RFC 8200, 4.5, forbid them): the packet
-//! is broken. At most [`MOST`] packets wait, of [`PIECES`] pieces each and [`HELD`] in all, so that pieces do
-//! not hold all the places that requests have; a further one breaks the oldest.
+//! Overlapping fragments serve only attacks (RFC 5722, and RFC 8200, 4.5, forbid them): the packet
+//! is invalid. The numbers of waiting packets, of
+//! fragments of a packet and of fragments in all are bounded, so that fragments do not take all the
+//! room of requests; a further packet makes the oldest one invalid.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -190,8 +191,8 @@ impl<T> PartialPacket<T> {
     }
 }
 
-/// Parses the position of a fragment; nothing if the packet is none, or is to be decided by itself
-/// because its headers are invalid.
+/// Parses the position of a fragment; `None` if the packet is not a fragment or its headers are
+/// invalid, so that it is decided by itself.
 fn range(packet: &[u8]) -> Option<(FragmentKey, ByteRange)> {
     let (key, units, more, len) = match packet.first()? >> 4 {
         4 => {
@@ -210,7 +211,7 @@ fn range(packet: &[u8]) -> Option<(FragmentKey, ByteRange)> {
             let upper = ip.upper().ok()?;
             let part = upper.fragment.filter(|part| part.offset > 0 || part.more)?;
             let flow = Flow::v6(ip.src(), ip.dst());
-            // What a later fragment says of its protocol is another header's number.
+            // The next-header field of a later fragment may be that of another header.
             let key = FragmentKey { flow, protocol: 0, id: part.id };
             let end = ipv6::LEN + usize::from(ip.payload_len());
             (key, part.offset, part.more, end.checked_sub(upper.offset)?)
@@ -225,7 +226,7 @@ fn range(packet: &[u8]) -> Option<(FragmentKey, ByteRange)> {
 mod tests {
     use super::*;
 
-    /// A piece of an IPv4 packet.
+    /// Returns a fragment of an IPv4 packet.
     fn v4(src: u32, id: u16, from: u16, len: u16, more: bool) -> Vec<u8> {
         let mut bytes = vec![0; 20 + usize::from(len)];
         let header =
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_in_any_order_are_complete_or_none() {
+    fn fragments_in_any_order_complete_their_packet() {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut fragments = Fragments::default();
         assert_eq!(fragments.offer(0, &v4(1, 1, 0, 8, false), 9), Reassembly::NotFragment(9));
@@ -253,10 +254,10 @@ mod tests {
                 assert_eq!(fragments.offer(0, &packet, at), Reassembly::Incomplete);
             }
             if doubled {
-                // Half of a piece that is there, at another place.
+                // Overlaps half of a present fragment.
                 let packet = v4(1, round, order[0] * 16 + 8, 16, true);
                 let Reassembly::Invalid(flow, mut all) = fragments.offer(0, &packet, 99) else {
-                    panic!("an overlap is no fault")
+                    panic!("an overlap was accepted")
                 };
                 all.sort_unstable();
                 order.sort_unstable();
@@ -265,7 +266,7 @@ mod tests {
             } else if !left_out {
                 let packet = v4(1, round, last * 16, 16, last + 1 < count);
                 let Reassembly::Complete(all) = fragments.offer(0, &packet, last) else {
-                    panic!("it is all there")
+                    panic!("all fragments are there")
                 };
                 assert_eq!((all[0], all.len()), (0, count.into()));
             }
@@ -305,7 +306,7 @@ mod tests {
         }
         let all = fragments.offer(5, &v4(2, 7, 8, 3, false), (0, 0));
         assert_eq!(all, Reassembly::Complete(vec![(2, 7), (0, 0)]));
-        // What goes on after its end, and what ends twice.
+        // A fragment beyond the last one, and a second last one.
         for (id, from, more) in [(7, 24, true), (8, 24, false)] {
             assert_eq!(
                 fragments.offer(5, &v4(1, id, 16, 3, false), (3, id)),

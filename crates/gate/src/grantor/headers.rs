@@ -1,4 +1,4 @@
-//! What a policy can know of a packet: its headers, read once, and what the lists say.
+//! The packet as a policy sees it: its headers, parsed once, and its values in the lists.
 //!
 //! The fields are those that the documentation names (docs/guide/grantor.md). Addresses
 //! become text only when a policy reads them.
@@ -43,7 +43,7 @@ pub(super) struct PacketHeaders {
 }
 
 impl PacketHeaders {
-    /// Reads a packet from its IP header on; nothing if it is none.
+    /// Parses a packet from its IP header on; `None` if it is malformed.
     pub(super) fn new(packet: &[u8], dscp: u8, congested: bool) -> Option<Self> {
         let (mut headers, transport) = match packet.first()? >> 4 {
             4 => {
@@ -110,7 +110,7 @@ impl PacketHeaders {
     }
 }
 
-/// A packet as a policy holds it: always the one that is being decided of.
+/// The packet userdata of a policy: always the packet that is being decided.
 pub(super) struct Packet(pub(super) SharedContext);
 
 impl UserData for Packet {
@@ -139,9 +139,9 @@ impl UserData for Packet {
             let len = if headers.flow.is_v6() { v6.unwrap_or(v4) } else { v4 };
             headers
                 .prefix(len)
-                .ok_or_else(|| mlua::Error::runtime("a prefix longer than an address"))
+                .ok_or_else(|| mlua::Error::runtime("the prefix is longer than an address"))
         });
-        // Comes after the fields and methods above: a misspelt field would be nil for ever.
+        // Called for names that are no field or method: a misspelt field would silently be nil.
         methods.add_meta_method(
             MetaMethod::Index,
             |_, _, key: String| -> mlua::Result<mlua::Value> {

@@ -72,7 +72,7 @@ const POLICY: &str = "
 fn hostile_calls_of_the_library_end_in_bounded_time() {
     for call in HOSTILE {
         let (done, ended) = channel();
-        // A thread of its own, which a call that never returns keeps.
+        // A separate thread, which a call that never returns would block.
         let running = thread::spawn(move || {
             let none = Publisher::new(Lists::new());
             let policy = format!("{POLICY} local _ = {call}\n end");
@@ -101,7 +101,7 @@ fn hostile_calls_of_the_library_end_in_bounded_time() {
 }
 
 #[test]
-fn a_script_that_is_endless_ends_while_it_is_loaded() {
+fn endless_script_ends_while_loading() {
     let none = Publisher::new(Lists::new());
     for endless in ["while true do end", "local s = 'x' while true do s = s .. s end"] {
         let began = Instant::now();

@@ -6,14 +6,14 @@
 //!            198.51.100.7      # nothing: true          values │ 64496 │ "customers" │ true │
 //! ```
 //!
-//! A line is a prefix or an address and, after blanks, what is said of it: a number, a word or
-//! several, or nothing. The longest prefix counts. `#` and `;` begin a comment, so that lists such
-//! as Spamhaus' DROP (`1.10.16.0/20 ; SBL256894`) are read as they are. A prefix with host bits set
-//! is refused, because most often it is a slip.
+//! A line is a prefix or an address and, after blanks, its value: a number, one or several words,
+//! or nothing. The longest prefix decides. `#` and `;` begin a comment, so that lists such as
+//! Spamhaus' DROP (`1.10.16.0/20 ; SBL256894`) are read as they are. A prefix with host bits set is
+//! an error, because it is most often a mistake.
 //!
-//! [`Lists`] are all lists by their names, a snapshot that is published as tables are
-//! ([`fib::Publisher`]): files are read again by whoever follows them, and the next batch of
-//! packets is judged by the new lists.
+//! [`Lists`] are all lists by name, a snapshot that is published as tables are
+//! ([`fib::Publisher`]). The caller watches the files and publishes new lists, which apply to the
+//! next batch of packets.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ use std::sync::Arc;
 
 use fib::{BadPrefix, Choice, Fib, Full, Hop, Prefix, Rib};
 
-/// What a list says of a prefix.
+/// The value of a prefix in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// No more than that it is there.
+    /// The prefix is listed, without a value.
     True,
     /// A number.
     Number(f64),
-    /// A word, or several.
+    /// One word or several.
     Text(Arc<str>),
 }
 
@@ -44,10 +44,10 @@ impl Value {
     }
 }
 
-/// Why a text is no list.
+/// An error in the text of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListError {
-    /// A line is not understood.
+    /// An invalid line.
     Line {
         /// Its number, from 1.
         number: usize,
@@ -102,18 +102,18 @@ impl ListPrefix {
     }
 }
 
-/// Walks the lines of a list: each a place and what is said of it.
+/// Returns the prefix and value of each line of a list.
 pub fn lines(text: &str) -> impl Iterator<Item = Result<(ListPrefix, &str), ListError>> {
     text.lines().enumerate().filter_map(|(at, line)| {
         let line = line.split(['#', ';']).next().unwrap_or_default().trim();
-        let (place, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let (prefix, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let bad = |error| ListError::Line { number: at + 1, error };
         (!line.is_empty())
-            .then(|| ListPrefix::parse(place).map(|place| (place, rest.trim())).map_err(bad))
+            .then(|| ListPrefix::parse(prefix).map(|prefix| (prefix, rest.trim())).map_err(bad))
     })
 }
 
-/// Prefixes, and what is said of each.
+/// Prefixes, each with a value.
 #[derive(Debug)]
 pub struct List {
     v4: Fib<u32>,
@@ -124,7 +124,7 @@ pub struct List {
     samples: Vec<ListPrefix>,
 }
 
-/// The values of which a list has a sample.
+/// Maximum number of values of which a list has a sample.
 const SAMPLES: usize = 16;
 
 impl List {
@@ -132,7 +132,7 @@ impl List {
     ///
     /// # Errors
     ///
-    /// The first line that is none, with its number; [`ListError::Full`] if there are too many.
+    /// The first invalid line, with its number; [`ListError::Full`] if there are too many.
     ///
     /// # Examples
     ///
@@ -150,15 +150,15 @@ impl List {
         let mut samples = Vec::new();
         let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
         for line in lines(text) {
-            let (place, returned) = line?;
-            let number = *numbers.entry(returned.to_owned()).or_insert_with(|| {
-                values.push(Value::of(returned));
+            let (prefix, text) = line?;
+            let number = *numbers.entry(text.to_owned()).or_insert_with(|| {
+                values.push(Value::of(text));
                 if samples.len() < SAMPLES {
-                    samples.push(place);
+                    samples.push(prefix);
                 }
                 values.len() as u32
             });
-            match place {
+            match prefix {
                 ListPrefix::V4(prefix) => _ = v4.insert(prefix, Hop(number)),
                 ListPrefix::V6(prefix) => _ = v6.insert(prefix, Hop(number)),
             }
@@ -172,7 +172,7 @@ impl List {
         })
     }
 
-    /// Returns some of its prefixes, of each of its first values one: for a dry run.
+    /// Returns a prefix for each of its first values, for a dry run.
     pub(super) fn samples(&self) -> &[ListPrefix] {
         &self.samples
     }
@@ -182,17 +182,17 @@ impl List {
         self.values.get(number)
     }
 
-    /// Returns what is said of an IPv4 address.
+    /// Returns the value of an IPv4 address, if it is listed.
     pub fn v4(&self, addr: u32) -> Option<&Value> {
         self.value(self.v4.lookup(addr))
     }
 
-    /// Returns what is said of an IPv6 address.
+    /// Returns the value of an IPv6 address, if it is listed.
     pub fn v6(&self, addr: u128) -> Option<&Value> {
         self.value(self.v6.lookup(addr))
     }
 
-    /// Looks up several addresses of a family together, at most as many as `hops` are.
+    /// Looks up several addresses together, at most as many as `hops` has room for.
     pub(super) fn v4_batch<'a>(
         &'a self,
         addrs: &[u32],
@@ -217,7 +217,7 @@ impl List {
         self.prefixes
     }
 
-    /// Says whether there are none.
+    /// Returns whether the list has no prefix.
     pub fn is_empty(&self) -> bool {
         self.prefixes == 0
     }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_prefix_counts_in_both_families() {
+    fn longest_prefix_decides_in_both_families() {
         let text = "\n# all\n10.0.0.0/8 wide\n10.1.0.0/16\tnarrow one\n2001:db8::/32 3.5\n::1\n";
         let list = List::parse(text).unwrap();
         assert_eq!(list.len(), 4);

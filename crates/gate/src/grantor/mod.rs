@@ -1,11 +1,11 @@
 //! The grantor without I/O: requests in, a policy in Lua decides, decisions out.
 //!
 //! ```text
-//!   packet ─► open.rs ─► granted: deliver
-//!                     └► asks ─► batch ─► facts.rs, lists.rs ─► script.rs ─► ruling.rs
-//!                                headers   sources and            decide(p)    decision for the
-//!                                          destinations looked                 gate, and whether
-//!                                          up in all lists                     the packet goes on
+//!   packet ─► decapsulate.rs ─┬─► granted: deliver
+//!                             └─► request ─► batch ─► headers.rs, lists.rs ─► script.rs ─► policy_result.rs
+//!                                            headers; sources and             decide(p)    decision for the
+//!                                            destinations looked                           gate, and whether
+//!                                            up in all lists                               to deliver the packet
 //! ```
 //!
 //! Each worker has a grantor of its own, with a Lua state and the policy's stores; only the lists
@@ -54,9 +54,9 @@ use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::{Flow, Pair};
 use crate::state::{Decision, Provisional, Traffic};
 use headers::PacketHeaders;
-use script::{Failed, Script, ScriptContext, SharedContext};
+use script::{CallError, Script, ScriptContext, SharedContext};
 
-/// The most requests that are looked up together.
+/// Maximum number of requests that are looked up together.
 pub const BATCH: usize = 32;
 
 /// The limits of a policy.
@@ -118,7 +118,7 @@ pub struct GrantorCounters {
     pub granted: u64,
     /// Declined.
     pub declined: u64,
-    /// Left to a program.
+    /// Assigned a program.
     pub programs: u64,
     /// Requests without a decision.
     pub undecided: u64,
@@ -128,7 +128,7 @@ pub struct GrantorCounters {
     pub delivered: u64,
     /// Times that the policy ended with an error.
     pub failed: u64,
-    /// Times that it was over its time.
+    /// Times that it exceeded its time.
     pub over_time: u64,
 }
 
@@ -189,7 +189,7 @@ impl Grantor {
     ///
     /// As [`new`](Self::new).
     pub fn reload(&mut self, policy: &str) -> Result<(), ScriptError> {
-        let kept = std::mem::take(&mut self.context.borrow_mut().wanted);
+        let previous = std::mem::take(&mut self.context.borrow_mut().wanted);
         let (instructions, memory) = (self.limits.instructions, self.limits.memory);
         let script = Script::new(policy, &self.context, instructions, memory);
         let mut context = self.context.borrow_mut();
@@ -197,7 +197,7 @@ impl Grantor {
         match script {
             Ok(script) => self.script = script,
             Err(error) => {
-                context.wanted = kept;
+                context.wanted = previous;
                 return Err(ScriptError(error.to_string()));
             }
         }
@@ -244,8 +244,8 @@ impl Grantor {
             Ok(result) => result,
             Err(failed) => {
                 match failed {
-                    Failed::OverTime => self.counts.over_time += 1,
-                    Failed::Error(error) => {
+                    CallError::OverTime => self.counts.over_time += 1,
+                    CallError::Error(error) => {
                         self.counts.failed += 1;
                         self.last_error = Some(error);
                     }
@@ -295,7 +295,7 @@ impl ScriptContext {
             for (dst, found) in [false, true].into_iter().zip(found) {
                 found.clear();
                 found.resize(headers.len(), None);
-                // A list that was taken away has nothing in it.
+                // A removed list has no values.
                 if let Some(list) = lists.get(name) {
                     let flows = headers.iter().map(|headers| headers.map(|headers| headers.flow));
                     find(list, flows, dst, found);

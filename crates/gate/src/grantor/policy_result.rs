@@ -4,11 +4,11 @@
 //!   grant   { rate KiB/s, expire s = 300, renewal s = 0.8 × expire, step s = 3, deliver = true }
 //!   decline   expire s, protocol = all, port = all, proven = false  , deliver = false
 //!   run     { program, expire s = 300, cookie = "",                  deliver = true }
-//!   pass      nothing: the packet is delivered, and the next one asks again
-//!   nil       nothing: the packet is dropped, and the next one asks again
+//!   pass      nothing: the packet is delivered, and the next one is a request again
+//!   nil       nothing: the packet is dropped, and the next one is a request again
 //! ```
 //!
-//! Numbers that a decision has no room for, and negative ones, are errors of the policy.
+//! Numbers that do not fit into a decision, and negative ones, are errors of the policy.
 
 use mlua::{Error, Table, Value};
 

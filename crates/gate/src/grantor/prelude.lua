@@ -1,6 +1,6 @@
--- What policies say decisions with. Times are in seconds, rates in KiB a second.
--- Rust reads the tables that these make, and judges what is in them. A key that a decision does not
--- have is an error here: `expires = 30` would otherwise grant for the default time.
+-- The functions with which policies return decisions. Times are in seconds, rates in KiB a second.
+-- They return tables, whose values Rust checks. A key that a decision does not have is an error
+-- here: `expires = 30` would otherwise grant for the default time.
 
 local error, next, type = error, next, type
 
@@ -52,7 +52,7 @@ function run(terms)
     return program(terms)
 end
 
--- The programs that come with Fingerpost, by what their cookies are (docs/guide/programs.md).
+-- The programs shipped with Fingerpost, with the layout of their cookies (docs/guide/programs.md).
 
 local function limits(name, number, terms)
     check(name, terms, keys.limits)

@@ -1,21 +1,21 @@
-//! The Lua state that a policy runs in: what is there, what is not, and the limits.
+//! The Lua state of a policy: its libraries and its limits.
 //!
-//! Lua 5.4, of whose libraries `math`, `string` and `table` are there, without the functions
-//! that could escape the limits (`GONE`): a policy that catches errors catches the one that
-//! ends its time, and finalizers run with the hook off. `load` and its kin are gone because
-//! policies are files. A policy is the operator's own; the limits are against mistakes, and
-//! every mistake has to end in bounded time and memory.
+//! Lua 5.4 with the libraries `math`, `string` and `table`, without the functions that could escape
+//! the limits (`REMOVED`): a policy that catches errors would catch the one that ends its time, and
+//! finalizers run with the hook off. `load` and similar functions are removed because policies are
+//! files. A policy is the operator's own; the limits are against mistakes, and every mistake has to
+//! end in bounded time and memory.
 //!
-//! **Time** is counted in instructions, by a hook every [`EVERY`] of them; a call that is over
-//! its limit ends with an error there. LuaJIT is not used because compiled code calls no
-//! hooks. One instruction may copy a long text, so the hook looks at the clock too
-//! ([`LONGEST_CALL`]). The hook does not run inside C: functions of the library that loop are
-//! written in Lua and the others bound their results (`bounded.lua`), and those that match
-//! patterns, some in exponential time, are gone.
+//! **Time** is counted in instructions, by a hook every [`HOOK_INTERVAL`] of them; a call that
+//! exceeds its limit ends with an error there. LuaJIT is not used because compiled code calls no
+//! hooks. One instruction may copy a long text, so the hook checks the clock too
+//! ([`MAX_CALL_TIME`]). The hook does not run inside C: library functions that loop are written in
+//! Lua, the others bound their results (`bounded.lua`), and those that match patterns, some in
+//! exponential time, are removed.
 //!
-//! **Memory** is held to a limit by Lua's allocator, and within it a call to [`ALLOWANCE`]
-//! beyond what was in use before, so that no single instruction has much to copy. Stores
-//! (`store.rs`) are not Lua's memory, and have the same limit again.
+//! **Memory** is limited by Lua's allocator, and a call is limited to [`MAX_CALL_MEMORY`] more than
+//! was in use before it, so that no single instruction has much to copy. Stores (`store.rs`) are
+//! not in Lua's memory and have a limit of the same size.
 
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,23 +29,23 @@ use super::lists::{Lists, Value};
 use super::policy_result::{PolicyResult, parse_result};
 use super::store::{Store, StoreBudget};
 
-/// Instructions between two looks at what is left.
-const EVERY: u32 = 100;
-/// The longest that a call may take, however few instructions it has run.
-const LONGEST_CALL: Duration = Duration::from_millis(500);
-/// The bytes that a call may take beyond what the policy has in use.
-const ALLOWANCE: usize = 16 << 20;
-/// The longest policy, in bytes of its text: Lua's compiler is not interrupted either.
-const LONGEST_TEXT: usize = 1 << 20;
-/// The bytes of an error that are kept.
-const LONGEST_ERROR: usize = 4096;
-/// How many times the instructions of a call the script itself may run when it is loaded.
-const LOADING: u64 = 100;
-/// The longest that loading it may take.
-const LONGEST_LOAD: Duration = Duration::from_secs(5);
+/// Instructions between two checks of the remaining budget.
+const HOOK_INTERVAL: u32 = 100;
+/// The most time that a call may take, whatever its instructions.
+const MAX_CALL_TIME: Duration = Duration::from_millis(500);
+/// The most bytes that a call may allocate beyond those in use.
+const MAX_CALL_MEMORY: usize = 16 << 20;
+/// The longest policy, in bytes of text: Lua's compiler cannot be interrupted.
+const MAX_POLICY_LEN: usize = 1 << 20;
+/// The longest error message, in bytes.
+const MAX_ERROR_LEN: usize = 4096;
+/// Loading the script may take this many times the instructions of a call.
+const LOAD_FACTOR: u64 = 100;
+/// The most time that loading the script may take.
+const MAX_LOAD_TIME: Duration = Duration::from_secs(5);
 
-/// What is taken away from the libraries.
-const GONE: [&str; 15] = [
+/// The functions that are removed from the libraries.
+const REMOVED: [&str; 15] = [
     "pcall",
     "xpcall",
     "load",
@@ -53,7 +53,7 @@ const GONE: [&str; 15] = [
     "dofile",
     "collectgarbage",
     "setmetatable",
-    // The one of strings is a table like any other, and `__close` runs after an error.
+    // The metatable of strings could be changed, and `__close` runs after an error.
     "getmetatable",
     "print",
     "warn",
@@ -73,7 +73,7 @@ pub(super) struct ScriptContext {
     pub(super) lists: Reader<Lists>,
     /// The lists that the policy has named, in order.
     pub(super) wanted: Vec<String>,
-    /// What they say of the batch's sources, and of its destinations.
+    /// Their values for the batch's sources, and for its destinations.
     pub(super) found: Vec<[Vec<Option<Value>>; 2]>,
 }
 
@@ -93,7 +93,7 @@ impl UserData for ListHandle {}
 
 /// A policy that is loaded.
 pub(super) struct Script {
-    // Before the state that they are of.
+    // Declared before `lua`, so that they are dropped before it.
     decide: Function,
     packet: AnyUserData,
     lua: Lua,
@@ -109,9 +109,9 @@ struct Budget {
 }
 
 impl Budget {
-    /// Takes one interval of the hook's; false if that was more than was left.
+    /// Charges one interval of the hook; false if the budget is exhausted.
     fn spend(&self) -> bool {
-        let left = self.instructions.get().checked_sub(EVERY.into());
+        let left = self.instructions.get().checked_sub(HOOK_INTERVAL.into());
         let left = left.filter(|_| Instant::now() < self.deadline.get());
         self.instructions.set(left.unwrap_or(0));
         left.is_some()
@@ -120,10 +120,10 @@ impl Budget {
 
 /// The failure of a call.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum CallError {
     /// It exceeded its limit.
     OverTime,
-    /// With an error.
+    /// It ended with an error.
     Error(String),
 }
 
@@ -134,26 +134,26 @@ impl Script {
         limit: u64,
         memory: usize,
     ) -> mlua::Result<Self> {
-        if text.len() > LONGEST_TEXT {
+        if text.len() > MAX_POLICY_LEN {
             return Err(mlua::Error::runtime("the policy is longer than 1 MiB"));
         }
         let libs = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
         let lua = Lua::new_with(libs, LuaOptions::default())?;
         lua.set_memory_limit(memory)?;
         let budget = Rc::new(Budget {
-            instructions: Cell::new(limit.saturating_mul(LOADING)),
-            deadline: Cell::new(Instant::now() + LONGEST_LOAD),
+            instructions: Cell::new(limit.saturating_mul(LOAD_FACTOR)),
+            deadline: Cell::new(Instant::now() + MAX_LOAD_TIME),
         });
         let spent = Rc::clone(&budget);
-        lua.set_hook(HookTriggers::new().every_nth_instruction(EVERY), move |_, _| {
+        lua.set_hook(HookTriggers::new().every_nth_instruction(HOOK_INTERVAL), move |_, _| {
             match spent.spend() {
                 true => Ok(VmState::Continue),
-                false => Err(mlua::Error::runtime("over its limit of instructions")),
+                false => Err(mlua::Error::runtime("exceeded its limit of instructions")),
             }
         })?;
         lua.load(include_str!("bounded.lua")).set_name("=bounded").exec()?;
         let globals = lua.globals();
-        for name in GONE {
+        for name in REMOVED {
             match name.split_once('.') {
                 None => globals.raw_set(name, mlua::Nil)?,
                 Some((library, name)) => {
@@ -191,17 +191,17 @@ impl Script {
     }
 
     /// Calls the policy for the packet in the context.
-    pub(super) fn decide(&self) -> Result<PolicyResult, Failed> {
+    pub(super) fn decide(&self) -> Result<PolicyResult, CallError> {
         self.budget.instructions.set(self.limit);
-        self.budget.deadline.set(Instant::now() + LONGEST_CALL);
-        let allowed = self.lua.used_memory().saturating_add(ALLOWANCE).min(self.memory);
+        self.budget.deadline.set(Instant::now() + MAX_CALL_TIME);
+        let allowed = self.lua.used_memory().saturating_add(MAX_CALL_MEMORY).min(self.memory);
         let limited = self.lua.set_memory_limit(allowed);
         let returned: mlua::Result<mlua::Value> =
             limited.and_then(|_| self.decide.call(&self.packet));
-        let judged = returned.and_then(|returned| parse_result(&returned));
-        judged.map_err(|error| match self.budget.instructions.get() {
-            0 => Failed::OverTime,
-            _ => Failed::Error(shortened(error.to_string())),
+        let result = returned.and_then(|returned| parse_result(&returned));
+        result.map_err(|error| match self.budget.instructions.get() {
+            0 => CallError::OverTime,
+            _ => CallError::Error(shortened(error.to_string())),
         })
     }
 
@@ -227,10 +227,10 @@ impl Script {
     }
 }
 
-/// Cuts what is longer than errors are kept, at a character's end.
+/// Truncates an error message to the maximum, at a character boundary.
 fn shortened(mut error: String) -> String {
-    // `floor_char_boundary` is younger than the oldest compiler that is supported.
-    let end = (0..=LONGEST_ERROR.min(error.len())).rev().find(|&end| error.is_char_boundary(end));
+    // `floor_char_boundary` is newer than the oldest supported compiler.
+    let end = (0..=MAX_ERROR_LEN.min(error.len())).rev().find(|&end| error.is_char_boundary(end));
     let end = end.unwrap_or(0);
     error.truncate(end);
     error

@@ -27,9 +27,9 @@ const MOST: usize = 256;
 pub struct Difference {
     /// The flow.
     pub flow: Flow,
-    /// What the policy said of its last request that they differ on.
+    /// The policy's outcome of the last request with a difference.
     pub policy: RequestOutcome,
-    /// What the candidate said.
+    /// The candidate's outcome of that request.
     pub candidate: RequestOutcome,
     /// The number of its requests with a difference.
     pub requests: u64,
@@ -125,7 +125,7 @@ impl RequestOutcome {
 }
 
 impl core::fmt::Display for RequestOutcome {
-    /// Shows the decision, and the packet's fate where it is not the usual one.
+    /// Writes the decision, and the packet's disposition if it is not the default.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let usual = match self.item.map(|Item { command, .. }| command) {
             Some(FlowCommand::Decide(Decision::Grant(grant))) => {
@@ -204,13 +204,13 @@ mod tests {
         assert_eq!(shadow.changes(), &changes.into());
         let mut flows: Vec<_> = shadow
             .flows()
-            .map(|it| (format!("{:?}", it.flow.pair()), it.candidate.to_string(), it.requests))
+            .map(|d| (format!("{:?}", d.flow.pair()), d.candidate.to_string(), d.requests))
             .collect();
         flows.sort();
         assert_eq!(flows.len(), 3);
-        let denied = flows.iter().find(|it| it.1 == "declined for 60 s").unwrap();
+        let denied = flows.iter().find(|flow| flow.1 == "declined for 60 s").unwrap();
         assert_eq!(denied.2, 2, "both requests of the flow");
-        assert!(flows.iter().any(|it| it.1 == "granted 3 KiB/s for 300 s"), "{flows:?}");
+        assert!(flows.iter().any(|flow| flow.1 == "granted 3 KiB/s for 300 s"), "{flows:?}");
         assert!(shadow.last_error().unwrap().contains("nothing for it"));
     }
 

@@ -1,9 +1,9 @@
-//! The policies that come with this, as sources in Lua: to use as they are, or to begin from.
+//! The shipped policies, as sources in Lua: to use unchanged or as a starting point.
 
 /// A policy's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicySource {
-    /// Its name, which is its file's without the ending.
+    /// Its name: the file's, without the extension.
     pub name: &'static str,
     /// The lists that it names.
     pub lists: &'static [&'static str],
@@ -11,7 +11,7 @@ pub struct PolicySource {
     pub text: &'static str,
 }
 
-/// All of them.
+/// All shipped policies.
 pub const POLICIES: [PolicySource; 5] = [
     PolicySource {
         name: "lists",

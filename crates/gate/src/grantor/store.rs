@@ -1,9 +1,9 @@
-//! What a policy remembers from packet to packet: numbers by keys, so many at most.
+//! Memory of a policy from packet to packet: a bounded map from keys to numbers.
 //!
-//! `store(1000)` makes one. When it is full, what was put in first goes: a flood of new keys
-//! costs the oldest of them and no memory. Each worker's policy has its own. All stores of a
-//! policy share so many bytes ([`Room`]), as many as its Lua state may have: where they are
-//! used up, a new key costs the oldest ones of its store.
+//! `store(1000)` creates one. A full store evicts its oldest key for a new one: a flood of new keys
+//! costs the oldest ones and no memory. Each worker's policy has its own stores. All stores of a
+//! policy share a budget of bytes ([`StoreBudget`]), as large as the limit of its Lua state; when
+//! it is used up, a new key evicts the oldest keys of its own store.
 
 use core::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -14,11 +14,11 @@ use mlua::{UserData, UserDataMethods};
 /// The most keys of a store.
 const MAX_KEYS: usize = 1 << 20;
 /// The most bytes of a key.
-const LONGEST_KEY: usize = 256;
-/// The bytes that a key costs beside its own, twice: a place in the map and one in the order.
+const MAX_KEY_LEN: usize = 256;
+/// The overhead of a key in bytes. The key itself is stored twice: in the map and in the order.
 const OVERHEAD: usize = 128;
 
-/// The bytes that are left for all stores of a policy.
+/// The bytes left for all stores of a policy.
 #[derive(Clone, Debug)]
 pub(super) struct StoreBudget(Rc<Cell<usize>>);
 
@@ -33,7 +33,7 @@ impl StoreBudget {
         left.is_some()
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.0.set(self.0.get().saturating_add(bytes));
     }
 }
@@ -61,10 +61,10 @@ impl Store {
         }
     }
 
-    /// Puts a number in; false if other stores have used up all room.
+    /// Sets the number of a key; false if other stores have used up the budget.
     fn set(&mut self, key: &[u8], number: f64) -> bool {
-        if let Some(kept) = self.numbers.get_mut(key) {
-            *kept = number;
+        if let Some(present) = self.numbers.get_mut(key) {
+            *present = number;
             return true;
         }
         if self.numbers.len() >= self.most {
@@ -80,10 +80,10 @@ impl Store {
         true
     }
 
-    /// Removes what was put in first; false if there is nothing.
+    /// Removes the oldest key; false if the store is empty.
     fn remove_oldest(&mut self) -> bool {
         let Some(oldest) = self.order.pop_front() else { return false };
-        self.room.give_back(cost(&oldest));
+        self.room.release(cost(&oldest));
         self.numbers.remove(&oldest);
         true
     }
@@ -91,20 +91,20 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.room.give_back(self.order.iter().map(|key| cost(key)).sum());
+        self.room.release(self.order.iter().map(|key| cost(key)).sum());
     }
 }
 
-/// A key: text as it is, a number by its text.
+/// Returns the bytes of a key: a string's own, or those of a number's text.
 fn key(value: &mlua::Value) -> mlua::Result<Vec<u8>> {
     match value {
-        mlua::Value::String(text) if text.as_bytes().len() > LONGEST_KEY => {
-            Err(mlua::Error::runtime("a key of more than 256 bytes"))
+        mlua::Value::String(text) if text.as_bytes().len() > MAX_KEY_LEN => {
+            Err(mlua::Error::runtime("a key is longer than 256 bytes"))
         }
         mlua::Value::String(text) => Ok(text.as_bytes().to_vec()),
         mlua::Value::Integer(number) => Ok(number.to_string().into_bytes()),
         mlua::Value::Number(number) => Ok(number.to_string().into_bytes()),
-        _ => Err(mlua::Error::runtime("a key is a string or a number")),
+        _ => Err(mlua::Error::runtime("a key must be a string or a number")),
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_goes_when_it_is_full() {
+    fn full_store_evicts_the_oldest_key() {
         let mut store = Store::new(2, &StoreBudget::new(1 << 20));
         assert!(store.set(b"a", 1.0) && store.set(b"b", 2.0));
         assert!(store.set(b"a", 3.0) && store.set(b"c", 4.0));
@@ -144,12 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn stores_share_their_room_and_give_it_back() {
+    fn stores_share_their_budget_and_release_it() {
         let room = StoreBudget::new(3 * cost(b"a"));
         let (mut first, mut second) = (Store::new(99, &room), Store::new(99, &room));
         assert!(first.set(b"a", 1.0) && first.set(b"b", 2.0) && first.set(b"c", 3.0));
-        assert!(!second.set(b"d", 4.0), "the first store has all of it");
-        // Within a store, the oldest makes room.
+        assert!(!second.set(b"d", 4.0), "the first store has used up the budget");
+        // Within a store, the oldest key is evicted.
         assert!(first.set(b"e", 5.0));
         assert_eq!((first.numbers.len(), first.numbers.get(&b"a"[..])), (3, None));
         drop(first);

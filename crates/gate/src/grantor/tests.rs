@@ -1,4 +1,4 @@
-//! Policies against packets: what each says, what lists do, and what a bad one cannot do.
+//! Policies against packets: results, lists, and the limits of faulty policies.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ fn ask(
     decided[0]
 }
 
-/// What a SYN to port 80 gets at second 1, or the policy's error.
+/// Returns the policy's command for a SYN to port 80 at second 1, or its error.
 fn decide_syn(policy: &str) -> Result<Option<FlowCommand>, String> {
     let none = Publisher::new(Lists::new());
     let mut grantor = grantor(policy, &none);
@@ -108,7 +108,7 @@ fn declines_proven(expire_s: u32) -> FlowCommand {
 }
 
 #[test]
-fn a_policy_sees_the_packet() {
+fn policy_reads_the_packets_fields() {
     let policy = r#"
         function decide(p)
             local seen = { p.src, p.dst, p.version, p.protocol, p.src_port, p.dst_port, p.length,
@@ -178,7 +178,7 @@ fn result_of_a_policy_is_parsed() {
 }
 
 #[test]
-fn a_policy_that_is_none_is_not_taken() {
+fn invalid_policy_is_rejected() {
     let none = Publisher::new(Lists::new());
     let load =
         |policy| Grantor::new(policy, none.reader(), Limits::default()).map(|_| ()).unwrap_err().0;
@@ -186,7 +186,7 @@ fn a_policy_that_is_none_is_not_taken() {
     assert!(load("x = 1").contains("no function named `decide`"));
     assert!(load("local a = list 'nowhere'").contains("no list named `nowhere`"));
     assert!(load("while true do end").contains("limit of instructions"));
-    // What is running stays when another is none, and keeps what it remembers.
+    // The running policy stays with its state when a new one is invalid.
     let counting = "local s = store(9) function decide(p) return decline(s:add('n', 1)) end";
     let mut grantor = grantor(counting, &none);
     let say = |grantor: &mut Grantor| ask(grantor, 1, &syn(1, 80), 41, false).item.unwrap().command;
@@ -199,7 +199,7 @@ fn a_policy_that_is_none_is_not_taken() {
 }
 
 #[test]
-fn a_policy_that_fails_does_not_stop_traffic() {
+fn failing_policy_does_not_stop_traffic() {
     let policy = r#"
         local kept = {}
         function decide(p)
@@ -222,20 +222,20 @@ fn a_policy_that_fails_does_not_stop_traffic() {
             let decided = ask(&mut grantor, 1, &syn(1, port), 41, false);
             assert_eq!(decided.item.unwrap().command, grants(5, 6, 7, 8), "{round}, {port}");
             assert!(decided.deliver);
-            // And the next one is decided of as if nothing had been.
+            // The next packet is decided as usual.
             let decided = ask(&mut grantor, 1, &syn(1, 80), 41, false);
             assert_eq!(decided.item.unwrap().command, grants(1, 300, 240_000, 3_000), "{port}");
         }
     }
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     let counts = *grantor.counts();
-    // The loop and the recursion end by time, the others with errors.
+    // The loop and the recursion exceed the time, the others end with errors.
     assert_eq!((counts.over_time, counts.failed, counts.granted), (10, 20, 60));
     assert!(grantor.memory() < 8 << 20);
 }
 
 #[test]
-fn the_limits_cannot_be_caught() {
+fn policy_cannot_catch_the_limits() {
     for gone in [
         "pcall",
         "xpcall",
@@ -259,12 +259,12 @@ fn the_limits_cannot_be_caught() {
         let policy = format!("function decide(p) return {gone} == nil and decline(1) or nil end");
         assert_eq!(decide_syn(&policy), Ok(Some(declines(1))), "{gone}");
     }
-    // Methods of strings are the library's.
+    // String methods are those of the library.
     assert!(decide_syn("function decide(p) return ('x'):find('x') end").is_err());
 }
 
 #[test]
-fn lists_are_read_anew_while_it_runs() {
+fn running_policy_sees_new_lists() {
     let policy = r#"
         local names = list "names"
         function decide(p)
@@ -305,7 +305,7 @@ fn lists_are_read_anew_while_it_runs() {
     let flow = Flow::v4(0x0a01_0000, SERVER);
     assert_eq!(decided[0].item.unwrap().scope, Scope::of(&flow));
     assert_eq!((grantor.counts().unread, grantor.counts().undecided), (20, 20));
-    // Other lists, and then none.
+    // Other lists, then no lists.
     let changed = lists(&[("names", "192.0.2.0/24\n10.0.0.0/8 7\n")]);
     published.publish(Box::new(changed));
     assert!(published.reclaim().is_some());
@@ -318,7 +318,7 @@ fn lists_are_read_anew_while_it_runs() {
 
 fn policy(name: &str) -> &'static str {
     let policy = POLICIES.iter().find(|policy| policy.name == name).unwrap();
-    // What it names is what it says it names.
+    // The policy names the lists that its metadata states.
     for list in policy.lists {
         assert!(policy.text.contains(&format!("list \"{list}\"")), "{name}: {list}");
     }
@@ -326,7 +326,7 @@ fn policy(name: &str) -> &'static str {
 }
 
 #[test]
-fn allow_and_deny_and_the_web_for_the_rest() {
+fn lists_policy_grants_declines_and_runs_web() {
     let published = Publisher::new(lists(&[
         ("allow", "10.0.0.0/8\n10.1.0.0/16 77\n"),
         ("deny", "10.0.0.0/7\n172.16.0.0/12\n"),
@@ -337,7 +337,7 @@ fn allow_and_deny_and_the_web_for_the_rest() {
     assert_eq!(say(0x0a01_0001), grants(77, 300, 240_000, 3_000));
     assert_eq!(say(0xac10_0001), declines_proven(600));
     assert_eq!(say(0x0b00_0001), declines_proven(600));
-    // The program's cookie is one that the program takes.
+    // The program accepts its cookie.
     let FlowCommand::Run(run) = say(1) else { panic!("no program") };
     let terms = [512u32, 25, 240_000, 3_000].map(u32::to_le_bytes).concat();
     assert_eq!((run.program, &run.cookie[..17]), (3, &[&terms[..], &[0]].concat()[..]));
@@ -347,7 +347,7 @@ fn allow_and_deny_and_the_web_for_the_rest() {
 }
 
 #[test]
-fn tcp_services_by_their_ports() {
+fn tcp_services_cookie_has_the_ports() {
     let policy = "function decide(p) return tcp_services { rate = 10, listen = { 25, 587 }, remote = { 443 } } end";
     let Ok(Some(FlowCommand::Run(run))) = decide_syn(policy) else { panic!("no program") };
     assert_eq!(run.program, 4);
@@ -357,7 +357,7 @@ fn tcp_services_by_their_ports() {
 }
 
 #[test]
-fn rates_by_prefix() {
+fn rates_policy_grants_the_rate_of_the_prefix() {
     let published = Publisher::new(lists(&[("rates", "10.0.0.0/8 100\n10.1.0.0/16 0\n::/0 9\n")]));
     let mut grantor = grantor(policy("rates"), &published);
     let mut say = |packet: &[u8]| ask(&mut grantor, 1, packet, 41, false).item.unwrap().command;
@@ -383,7 +383,7 @@ fn reputation_falls_and_recovers() {
     // A flow granted before keeps its grant, for any packet that requests the renewal.
     assert_eq!(say(1, 0x0a00_0001, 443, 2), granted(2048));
     assert_eq!(say(1, 0x0a00_0001, 23, 2), granted(2048));
-    // Others are as they were; and all is forgiven within a minute.
+    // Other systems are unaffected, and all points expire within a minute.
     assert_eq!(say(1, 0x0b00_0001, 443, 41), granted(2048));
     assert_eq!(say(26, 0x0a00_0003, 443, 41), granted(585));
     assert_eq!(say(26, 0x0a00_0002, 443, 2), granted(585));
@@ -391,7 +391,7 @@ fn reputation_falls_and_recovers() {
 }
 
 #[test]
-fn aimd_follows_the_marks() {
+fn aimd_policy_follows_congestion_marks() {
     let none = Publisher::new(Lists::new());
     let mut grantor = grantor(policy("aimd"), &none);
     let mut rate = |dscp, congested| match ask(&mut grantor, 1, &syn(1, 80), dscp, congested)
@@ -428,7 +428,7 @@ fn source_that_answers_the_server_is_granted() {
         (decided.item.map(|item| item.command), decided.deliver)
     };
     let granted = (Some(grants(1024, 300, 240_000, 3_000)), true);
-    // A SYN goes on and means nothing, with ECN or without, however often it comes.
+    // A SYN is forwarded without a decision, with ECN or without, however often it is sent.
     for flags in [0x02, 0xc2, 0x02] {
         assert_eq!(says(1, &tcp(1, flags), 41), (None, true));
     }
@@ -451,7 +451,7 @@ fn source_that_answers_the_server_is_granted() {
     }
 }
 
-/// Headers that cannot be read cost a request its decision and a renewal nothing.
+/// Malformed headers cost a request its decision, but not a renewal.
 #[test]
 fn renewal_by_a_packet_with_a_broken_chain_is_decided_by_its_addresses() {
     let none = Publisher::new(Lists::new());
@@ -482,7 +482,7 @@ fn sealed(inner: &[u8], dscp: u8, ecn: u8) -> Vec<u8> {
 }
 
 #[test]
-fn packets_come_out_of_their_tunnel() {
+fn packet_is_decapsulated() {
     let mut inner = syn(1, 80);
     let mut bytes = sealed(&inner, 41, 0);
     bytes.extend_from_slice(&[0; 6]);
@@ -491,7 +491,7 @@ fn packets_come_out_of_their_tunnel() {
     assert_eq!((opened.dscp, opened.congested, opened.asks()), (41, false, true));
     assert_eq!(bytes[opened.offset..opened.end], inner);
     assert!(!decapsulate(&mut sealed(&inner, 1, 0)).unwrap().asks());
-    // Marked on the way: dropped where the sender has not said that it understands that.
+    // Marked on the path: dropped if the sender does not support ECN.
     assert_eq!(decapsulate(&mut sealed(&inner, 41, 3)), Err(DecapsulationError::Congested));
     ipv4::View::parse(&mut inner[..]).unwrap().set_tos(2);
     let mut bytes = sealed(&inner, 2, 3);
@@ -499,7 +499,7 @@ fn packets_come_out_of_their_tunnel() {
     assert!(opened.congested);
     let ip = ipv4::View::parse(&bytes[opened.offset..opened.end]).unwrap();
     assert_eq!((ip.tos(), ip.checksum_ok()), (3, true));
-    // Marked when it came: its sender may have done so.
+    // Marked before the tunnel: the sender may have done so.
     let mut bytes = sealed(&bytes[opened.offset..opened.end], 2, 3);
     assert!(!decapsulate(&mut bytes).unwrap().congested);
     assert!(matches!(decapsulate(&mut syn(1, 80)), Err(DecapsulationError::Header(_))));
@@ -507,7 +507,7 @@ fn packets_come_out_of_their_tunnel() {
 }
 
 #[test]
-fn from_the_gate_to_the_grantor_and_back() {
+fn request_goes_from_the_gate_to_the_grantor_and_back() {
     let mut draft = PolicyBuilder::new();
     let at = Address::V4(0x0a00_0001);
     let set = draft.set(&[At { address: at, weight: 1 }]);
@@ -539,7 +539,7 @@ fn from_the_gate_to_the_grantor_and_back() {
 }
 
 #[test]
-fn no_packet_makes_a_policy_fail() {
+fn shipped_policies_fail_for_no_packet() {
     let mut rng = fastrand::Rng::with_seed(4);
     let published = Publisher::new(lists(&[
         ("allow", "::/1\n0.0.0.0/1 5\n"),

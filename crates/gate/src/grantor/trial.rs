@@ -53,12 +53,12 @@ pub struct Trial {
     decided: Vec<RequestOutcome>,
     flows: HashMap<Flow, FlowSummary>,
     unread: u64,
-    // What the gate reads from.
+    // The publishers that the gate reads from.
     _programs: Publisher<Programs>,
 }
 
 impl Trial {
-    /// Begins with a table of `entries` flows and a policy that has decided of nothing.
+    /// Begins with a table of `entries` flows and a policy without decisions.
     ///
     /// # Panics
     ///
@@ -125,7 +125,8 @@ impl Trial {
             for item in self.decided.iter().filter_map(|decided| decided.item) {
                 self.number += 1;
                 let stamp = Stamp { sender: 1, number: self.number };
-                // A decision without effect, as with a missing program, shows in the passed packets.
+                // A decision without effect, as with a missing program, shows in the passed
+                // packets.
                 let _ = self.gate.decide(now, &item, stamp, |flow| self.key.hash(flow));
             }
         }
@@ -172,12 +173,12 @@ mod tests {
 
     #[test]
     fn declined_flow_is_dropped_until_the_decline_expires() {
-        let mut it = trial("function decide(p) return decline(10) end");
+        let mut trial = trial("function decide(p) return decline(10) end");
         for second in 0..30 {
-            it.packet(second * SECOND, &syn(1, 80));
+            trial.packet(second * SECOND, &syn(1, 80));
         }
         // Requests at 0, 10 and 20 seconds, or a packet later.
-        let summary = summary(it, 1);
+        let summary = summary(trial, 1);
         assert_eq!((summary.packets, summary.asked, summary.passed), (30, 3, 0));
         assert_eq!(summary.last.unwrap().to_string(), "declined for 10 s");
     }
@@ -185,12 +186,12 @@ mod tests {
     #[test]
     fn granted_flow_passes_at_its_rate_and_requests_renewal() {
         // 1 KiB a second: 18 packets of 40 bytes and an Ethernet header.
-        let mut it =
+        let mut trial =
             trial("function decide(p) return grant { rate = 1, expire = 100, renewal = 5 } end");
         for number in 0..1000 {
-            it.packet(number * SECOND / 100, &syn(1, 80));
+            trial.packet(number * SECOND / 100, &syn(1, 80));
         }
-        let summary = summary(it, 1);
+        let summary = summary(trial, 1);
         assert_eq!(summary.packets, 1000);
         assert!((170..=200).contains(&summary.passed), "{summary:?}");
         // The first, and renewals from 5 s on, each 3 s.
@@ -198,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_says_nothing_is_asked_each_time_and_lets_nothing_in() {
-        let mut it = trial("function decide(p) end");
-        (0..50).for_each(|number| it.packet(number, &syn(1, 80)));
-        it.packet(50, b"no packet");
-        let (flows, unread) = it.end();
+    fn policy_without_decisions_gets_each_request_and_delivers_nothing() {
+        let mut trial = trial("function decide(p) end");
+        (0..50).for_each(|number| trial.packet(number, &syn(1, 80)));
+        trial.packet(50, b"no packet");
+        let (flows, unread) = trial.end();
         let summary = flows.values().next().unwrap();
         assert_eq!((unread, flows.len(), summary.asked, summary.passed), (1, 1, 50, 0));
         assert_eq!(

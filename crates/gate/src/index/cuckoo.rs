@@ -43,7 +43,7 @@ impl Cuckoo {
     }
 
     /// Returns the line other than `line` in which the flow of this hash may be.
-    fn other(&self, hash: u32, line: usize) -> usize {
+    fn alternate(&self, hash: u32, line: usize) -> usize {
         let [first, second] = self.pair(hash);
         first ^ second ^ line
     }
@@ -62,7 +62,7 @@ impl Cuckoo {
             }
             for slot in 0..Line::SLOTS {
                 let at = nodes[before].line as usize;
-                let line = self.other(self.lines[at].tags[slot], at);
+                let line = self.alternate(self.lines[at].tags[slot], at);
                 if self.lines[line].empty() != 0 {
                     return Some(self.shift(&nodes, before, slot, line));
                 }

@@ -15,8 +15,8 @@
 //! |---|---|---|---|---|
 //! | linear probing (Knuth, vol. 3, 6.4, algorithm L) | [`linear`] | anywhere after its home | an empty slot | shifts back (algorithm R) |
 //! | the same over whole lines (6.4, buckets) | [`lines`] | its home line, rarely the next | an empty slot in it | shifts back |
-//! || quadratic probing, triangular steps | [`quadratic`] | by a sequence | no flow passed here | counts back |
-//! || double hashing (Knuth, 6.4, algorithm D) | [`double`] | by a sequence of its own | no flow passed here | counts back |
+//! | quadratic probing, triangular steps | [`quadratic`] | by a sequence | no flow passed here | counts back |
+//! | double hashing (Knuth, 6.4, algorithm D) | [`double`] | by a sequence of its own | no flow passed here | counts back |
 //! | hopscotch (Herlihy, Shavit, Tzafrir, DISC 2008) | [`hopscotch`] | the 32 slots from its home | the home's bitmap | clears a bit |
 //! | separate chaining | [`chain`] | the list of its home | the end of the list | unlinks |
 //! | cuckoo (Pagh, Rodler, ESA 2001), 8 slots a bucket | [`cuckoo`] | two lines | both lines | empties |

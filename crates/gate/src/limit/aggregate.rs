@@ -25,7 +25,7 @@
 //! **inherits the missing tokens**: Space-Saving (Metwally, Agrawal, El Abbadi, ICDT 2005) over
 //! buckets in place of counters. So the missing tokens of a destination are never fewer than those
 //! it has used:
-//! never fewer than those it has used:
+//!
 //! - a spray over many destinations lets none of them escape its limit, in any set;
 //! - the one under attack has the emptiest buckets of its set, and is replaced last;
 //! - a newcomer is charged at the most what the least of four has used: to shut it out, packets of
@@ -251,11 +251,11 @@ mod tests {
     }
 
     /// Offers packets of 1000 bytes at ten times 8 Mbit/s for five seconds; returns bits a second.
-    fn rate(it: &mut Aggregates, limit: Limit, class: Class, dsts: u128) -> f64 {
+    fn rate(limits: &mut Aggregates, limit: Limit, class: Class, dsts: u128) -> f64 {
         let mut bytes = 0;
         for step in 0..50_000u64 {
             let dst = u128::from(step) % dsts;
-            if it.charge(limit, dst, class, 1000 - FRAMING, step * MS / 10).is_ok() {
+            if limits.charge(limit, dst, class, 1000 - FRAMING, step * MS / 10).is_ok() {
                 bytes += 1000;
             }
         }
@@ -263,39 +263,40 @@ mod tests {
     }
 
     #[test]
-    fn granted_have_nearly_all_of_a_limit_and_requests_the_rest() {
+    fn granted_packets_have_95_percent_of_a_limit_and_requests_the_rest() {
         let eight = 8_000_000.0;
-        let near = |rate: f64, share: f64| (0.97 * share..1.03 * share).contains(&(rate / eight));
+        let is_near =
+            |rate: f64, share: f64| (0.97 * share..1.03 * share).contains(&(rate / eight));
         let all = limit(Some(8_000_000), None);
         let granted = rate(&mut Aggregates::new(0), all, Class::Granted, 1000);
-        assert!(near(granted, 0.95), "{granted}");
-        let asked = rate(&mut Aggregates::new(0), all, Class::Request(50), 1000);
-        assert!(near(asked, 0.05 + 0.004), "{asked}");
+        assert!(is_near(granted, 0.95), "{granted}");
+        let requests = rate(&mut Aggregates::new(0), all, Class::Request(50), 1000);
+        assert!(is_near(requests, 0.05 + 0.004), "{requests}");
         let each = limit(None, Some(4_000_000));
         let two = rate(&mut Aggregates::new(0), each, Class::Granted, 2);
-        assert!(near(two, 0.95), "{two}");
-        // The narrower one counts.
+        assert!(is_near(two, 0.95), "{two}");
+        // The lower limit decides.
         let both = limit(Some(8_000_000), Some(2_000_000));
         let one = rate(&mut Aggregates::new(0), both, Class::Granted, 1);
-        assert!(near(one, 0.95 / 4.0), "{one}");
+        assert!(is_near(one, 0.95 / 4.0), "{one}");
     }
 
     #[test]
-    fn a_flood_of_requests_costs_neither_the_granted_nor_the_patient() {
-        let mut it = Aggregates::new(0);
+    fn flood_of_requests_drops_neither_granted_nor_patient_packets() {
+        let mut limits = Aggregates::new(0);
         let limit = limit(Some(10_000_000), Some(10_000_000));
         let (mut now, mut low) = (0, 0);
         for step in 0..200_000u64 {
             now += 50_000;
-            low += u64::from(it.charge(limit, 1, Class::Request(41), 80, now).is_ok());
+            low += u64::from(limits.charge(limit, 1, Class::Request(41), 80, now).is_ok());
             if step % 20 == 0 {
-                assert_eq!(it.charge(limit, 1, Class::Granted, 1000, now), Ok(()));
+                assert_eq!(limits.charge(limit, 1, Class::Granted, 1000, now), Ok(()));
             }
-            // One of them in a tenth of a second, and in each a burst of eight.
+            // Every tenth of a second a burst of eight patient requests.
             if step % 2_000 == 0 {
                 for dscp in [42, 43, 50, 42] {
-                    assert_eq!(it.charge(limit, 1, Class::Request(dscp), 80, now), Ok(()));
-                    assert_eq!(it.charge(limit, 1, Class::Request(dscp), 80, now), Ok(()));
+                    assert_eq!(limits.charge(limit, 1, Class::Request(dscp), 80, now), Ok(()));
+                    assert_eq!(limits.charge(limit, 1, Class::Request(dscp), 80, now), Ok(()));
                 }
             }
         }
@@ -305,24 +306,24 @@ mod tests {
 
     #[test]
     fn packet_refused_by_one_limit_is_not_charged_to_the_other() {
-        let mut it = Aggregates::new(0);
+        let mut limits = Aggregates::new(0);
         let wide = limit(Some(1_000_000_000), Some(8_000));
         let mut over = 0;
         for _ in 0..1_000 {
             over += u64::from(
-                it.charge(wide, 1, Class::Granted, 1000, 0) == Err(ExceededLimit::Destination),
+                limits.charge(wide, 1, Class::Granted, 1000, 0) == Err(ExceededLimit::Destination),
             );
         }
         assert!(over > 980, "{over}");
-        // All of the prefix has lost what passed, and no more: 20 ms of 950 Mbit/s are left.
+        // The prefix is charged with the passed packets only: 20 ms of 950 Mbit/s are left.
         let all = limit(Some(1_000_000_000), None);
         let left =
-            (0..10_000).filter(|_| it.charge(all, 2, Class::Granted, 976, 0).is_ok()).count();
+            (0..10_000).filter(|_| limits.charge(all, 2, Class::Granted, 976, 0).is_ok()).count();
         assert_eq!(left as u64, 2_375 - (1000 - over) * 1024 / 1000 - 1);
         let narrow = limit(Some(8_000), Some(1_000_000_000));
-        let passed = (0..100).filter(|_| it.charge(narrow, 3, Class::Granted, 976, 0).is_ok());
+        let passed = (0..100).filter(|_| limits.charge(narrow, 3, Class::Granted, 976, 0).is_ok());
         assert_eq!(passed.count(), 9);
-        assert_eq!(it.charge(narrow, 3, Class::Granted, 976, 0), Err(ExceededLimit::Prefix));
+        assert_eq!(limits.charge(narrow, 3, Class::Granted, 976, 0), Err(ExceededLimit::Prefix));
     }
 
     #[test]
@@ -333,17 +334,17 @@ mod tests {
             (0..20).filter(|_| limits.charge(each, dst, Class::Granted, 976, now).is_ok()).count()
         };
         assert_eq!(spend(&mut limits, 1, 0), 9);
-        // Four times as many as there are places: those without one have what four others left.
+        // Four times as many destinations as slots: those without a slot share those of others.
         let passed: usize = (2..4 * PLACES as u128).map(|dst| spend(&mut limits, dst, 0)).sum();
         assert!(passed <= 9 * PLACES && limits.displaced() > 0, "{passed} {}", limits.displaced());
         assert_eq!(spend(&mut limits, 1, 0), 0);
-        // When their buckets are full again, others have room.
+        // Slots with full buckets are reused.
         let before = limits.displaced();
         let later = 3600 * SECOND;
-        let again = (0..200u128).map(|dst| spend(&mut limits, 1 << 64 | dst, later));
-        assert!(again.into_iter().all(|count| count == 9));
+        let passed = (0..200u128).map(|dst| spend(&mut limits, 1 << 64 | dst, later));
+        assert!(passed.into_iter().all(|count| count == 9));
         assert_eq!(limits.displaced(), before);
-        // Another rate begins anew.
+        // Another rate begins with full buckets.
         let wider = limit(None, Some(80_000_000));
         assert_eq!(limits.charge(wider, 1 << 64, Class::Granted, 976, later), Ok(()));
     }
@@ -352,7 +353,7 @@ mod tests {
     /// sets full, beside a destination that is offered far more than its limit and others that ask
     /// for a tenth.
     #[test]
-    fn spray_over_destinations_lets_none_escape_and_starves_none() {
+    fn spray_over_destinations_evades_no_limit_and_starves_none() {
         let mut limits = Aggregates::new(0);
         let each = limit(None, Some(50_000));
         let attacked = 1 << 100;

@@ -108,7 +108,7 @@ mod tests {
     use super::{Bucket, DEEPEST, SECOND};
 
     #[test]
-    fn over_any_time_it_lets_rate_and_depth_through_and_no_byte_more() {
+    fn bucket_passes_at_most_rate_and_depth_over_any_time() {
         for rate in [1_000_000u64, 6_250_000, 1_250_000_000] {
             let mut rng = fastrand::Rng::with_seed(rate);
             let mut bucket = Bucket::new(rate, DEEPEST, 0);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_earns_no_more_than_the_depth() {
+    fn pause_earns_at_most_the_depth() {
         let mut bucket = Bucket::new(1_000_000, DEEPEST, 0);
         let mut sent = 0;
         while bucket.try_take(3600 * SECOND, 100) {

@@ -1,18 +1,18 @@
 //! Egress to the protected network: limits and queues (thesis, 4.3.4).
 //!
 //! ```text
-//!   operational ──────────────────────► reserve, 5 % ──┐
-//!   requests ── by priority ──► RequestQueue, 5 % ────────┼─► the link
-//!   granted ── by destination ──► RED queues, 95 % ────┘
+//!   operational ─────────────────► reserve, 5 % ───────┐
+//!   requests ── by priority ─────► RequestQueue, 5 % ──┼─► the link
+//!   granted ── by destination ───► RED queues, 95 % ───┘
 //! ```
 //!
-//! || file | contents |
-//! ||---|---|
-//! || [`bucket`] | exact token buckets with a short burst |
-//! || [`request_queue`] | requests by priority; the lowest are dropped when it is full |
-//! || [`red`] | RED queues of granted packets |
-//! || [`aggregate`] | limits of prefixes, and of each destination within |
-//! || [`link`] | the scheduler of the three classes |
+//! | file | contents |
+//! |---|---|
+//! | [`bucket`] | exact token buckets with a short burst |
+//! | [`request_queue`] | requests by priority; the lowest are dropped when it is full |
+//! | [`red`] | RED queues of granted packets |
+//! | [`aggregate`] | limits of prefixes, and of each destination within |
+//! | [`link`] | the scheduler of the three classes |
 //!
 //! A packet is a small handle of any type `T`; queues never look into it. Time is monotonic, in
 //! nanoseconds; nothing reads a clock. The caller frees a handle that is returned to it because its

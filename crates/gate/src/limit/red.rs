@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_queue_drops_nothing_and_keeps_order() {
+    fn short_queue_drops_nothing_and_keeps_the_order() {
         let mut red = RedQueue::new(RedParameters::default());
         for packet in 0..10_000u32 {
             let now = u64::from(packet) * 12_304;
@@ -315,19 +315,19 @@ mod tests {
     /// The share dropped at a steady average is the one of the paper: with drops spread
     /// evenly, 2 / (1/p + 1) or twice p for small p.
     #[test]
-    fn between_low_and_high_the_share_dropped_is_that_of_the_paper() {
+    fn drop_share_between_low_and_high_equals_the_papers() {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut red = RedQueue::new(RedParameters::default());
         // 64 packets wait always: half way, so p is 0.01.
         let (mut offered, mut dropped) = (0u32, 0u32);
         for packet in 0..400_000u32 {
-            let kept = red.offer(waiting(packet), u64::from(packet), rng.f64()).is_ok();
+            let queued = red.offer(waiting(packet), u64::from(packet), rng.f64()).is_ok();
             if red.len() > 64 {
                 red.next(u64::from(packet));
             }
             if packet > 100_000 {
                 offered += 1;
-                dropped += u32::from(!kept);
+                dropped += u32::from(!queued);
             }
         }
         let share = f64::from(dropped) / f64::from(offered);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn above_high_all_is_dropped_and_idling_is_forgiven() {
+    fn average_above_high_drops_all_and_falls_while_idle() {
         let mut red = RedQueue::new(RedParameters { weight: 0.1, ..RedParameters::default() });
         let mut now = 0;
         while red.average() < 96.0 {
@@ -343,7 +343,7 @@ mod tests {
             let _ = red.offer(waiting(0), now, 1.0);
         }
         let len = red.len();
-        assert!(len < 256, "dropped by the average, not for want of places");
+        assert!(len < 256, "dropped by the average, not by a full queue");
         assert!(red.offer(waiting(1), now, 1.0).is_err());
         while red.next(now).is_some() {}
         assert!(red.offer(waiting(2), now + 12_304 * 100, 0.5).is_ok());
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn one_destination_in_excess_leaves_the_others_their_share() {
+    fn destination_in_excess_leaves_the_others_their_share() {
         let mut queues = RedQueues::new(64, RedParameters::default(), 0x1234_5678_9abc_def1, 0);
         // 15 destinations that do not share a queue with the greedy one.
         let greedy = 0;
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_changes_and_parts_those_who_met() {
+    fn new_seed_separates_destinations_of_one_queue() {
         let mut queues: RedQueues<u32> = RedQueues::new(64, RedParameters::default(), 99, 0);
         let queue = queues.queue_of(0, 0);
         let met: Vec<u128> = (1..6400).filter(|&d| queues.queue_of(d, 1) == queue).collect();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_skip_empty_queues_are_those_that_ask_each() {
+    fn turns_that_skip_empty_queues_equal_plain_round_robin() {
         let parameters = RedParameters { low: 1 << 20, high: 1 << 21, ..RedParameters::default() };
         for (count, destinations) in [(1, 3), (4, 9), (64, 1), (64, 20), (256, 5), (256, 400)] {
             let mut rng = fastrand::Rng::with_seed(count as u64 + destinations as u64);
@@ -435,7 +435,7 @@ mod tests {
                 served: false,
             };
             for packet in 0..20_000 {
-                // Now and then all of them run empty.
+                // At intervals all queues run empty.
                 if rng.u32(..100) < 49 {
                     let to = u128::from(rng.u32(..destinations));
                     let packet = QueuedPacket { packet, bytes: rng.u32(84..2049) };

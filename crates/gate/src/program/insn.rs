@@ -6,6 +6,7 @@
 //!  │ opcode │ src │ dst  │ offset │  immediate   │   src is the high nibble
 //!  └────────┴─────┴──────┴────────┴──────────────┘
 //! ```
+//!
 //! The fields are little-endian on every machine, as `clang -target bpfel` writes them. A wide load
 //! takes two slots; the second has the upper half of the constant and is never executed. When a
 //! file is loaded, its symbols are resolved to numbers: a call has the number of its [`Helper`];

@@ -61,12 +61,12 @@ impl Entry {
     fn new(flow: &Flow, hash: u32, binding: PolicyBinding, record: Record) -> Self {
         let version = if flow.is_v6() { V6 } else { 0 };
         let of = binding.set & !V6 | version;
-        Self { words: flow.words(), hash, of, generation: binding.generation, record }
+        Self { words: flow.to_words(), hash, of, generation: binding.generation, record }
     }
 
     #[inline(always)]
     fn is_of(&self, flow: &Flow) -> bool {
-        self.words == flow.words() && (self.of & V6 != 0) == flow.is_v6()
+        self.words == flow.to_words() && (self.of & V6 != 0) == flow.is_v6()
     }
 
     /// Returns the entry's flow.

@@ -83,7 +83,7 @@ fn random<I: Index>(seed: u64) {
 }
 
 #[test]
-fn the_table_is_a_map_whose_flows_expire() {
+fn table_equals_a_map_with_expiry() {
     random::<lines::Lines>(1);
     random::<chain::Chain>(2);
     random::<cuckoo::Cuckoo>(3);
@@ -106,7 +106,7 @@ fn full(entries: u32, granted: u32, key: &Key) -> FlowTable {
 }
 
 #[test]
-fn a_full_table_gives_up_requests_and_never_a_grant() {
+fn full_table_evicts_requests_and_never_a_grant() {
     const ENTRIES: u32 = 4096;
     const GRANTED: u32 = 1000;
     let key = Key::random();
@@ -136,7 +136,7 @@ fn a_full_table_gives_up_requests_and_never_a_grant() {
 }
 
 #[test]
-fn the_patient_stay_longest() {
+fn most_patient_flows_are_evicted_last() {
     const ENTRIES: u32 = 4096;
     let key = Key::random();
     let mut table = full(ENTRIES, 0, &key);
@@ -158,7 +158,7 @@ fn the_patient_stay_longest() {
 }
 
 #[test]
-fn nothing_is_allocated_after_the_beginning() {
+fn table_allocates_nothing_after_its_creation() {
     let key = Key::random();
     let mut table: FlowTable = FlowTable::new(1000, 0);
     let allocated = allocation_counter::measure(|| {

@@ -14,12 +14,12 @@
 //! | field | |
 //! |---|---|
 //! | key | the number of the secret, as in decisions (`decision/v2/keys.rs`) |
-//! || class | the DSCP that counts; the outer header's may be rewritten on the path |
+//! | class | the DSCP that counts; the outer header's may be rewritten on the path |
 //! | 1 | the format |
 //! | epoch | the lower 16 bits of the gate's session |
-//! || stream | a worker of the gate: each numbers its own packets |
+//! | stream | a worker of the gate: each numbers its own packets |
 //! | time | the gate's monotonic clock, in units of 2^24 ns |
-//! || sequence | the packet's number in its stream, from 1 on |
+//! | sequence | the packet's number in its stream, from 1 on |
 //! | tag | SipHash-2-4 with 128 bits |
 //!
 //! **The tag** covers, in this order: family, inner protocol, inner length, both UDP ports; the

@@ -62,7 +62,7 @@ def private(source, destination, ports, number, dscp, stream, time, sequence, in
     addresses = [ipaddress.ip_address(text) for text in (source, destination)]
     six = inner[0] >> 4 == 6
     head = struct.pack("!BBHHH", addresses[0].version, 41 if six else 4, len(inner), *ports)
-    text = head + mark + b"".join(it.packed for it in addresses) + inner[: 60 if six else 40]
+    text = head + mark + b"".join(address.packed for address in addresses) + inner[: 60 if six else 40]
     return mark + siphash128(key, text)
 
 

@@ -22,15 +22,15 @@
 //! grantor learns it from the gate's first answer. **Numbers** only increase, across restarts too,
 //! because they begin at the clock; they order decisions that arrive out of order (`state::Stamp`).
 //!
-//! || file | contents |
-//! ||---|---|
-//! || [`sender`] | the grantor's side of one gate |
-//! || [`receiver`] | the gate's side of all its grantors |
-//! || [`keys`] | keys by number, and key rollover |
-//! || [`transfer`] | the grantor's side of the program transfer |
-//! || `window` | the replay window |
-//! || `item` | encoding of decisions |
-//! || [`chunk`] | encoding of program chunks and program status |
+//! | file | contents |
+//! |---|---|
+//! | [`sender`] | the grantor's side of one gate |
+//! | [`receiver`] | the gate's side of all its grantors |
+//! | [`keys`] | keys by number, and key rollover |
+//! | [`transfer`] | the grantor's side of the program transfer |
+//! | `window` | the replay window |
+//! | `item` | encoding of decisions |
+//! | [`chunk`] | encoding of program chunks and program status |
 
 pub mod chunk;
 mod item;

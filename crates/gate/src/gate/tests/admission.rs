@@ -1,18 +1,19 @@
-//! Who has to show himself: what a flood leaves of the table, and what no entry does.
+//! Admission: a flood leaves a share of the table free, and flows without an entry keep their
+//! priority.
 
 use fib::{Prefix, Publisher};
 
-use super::{GRANT, PROTECTED, SECOND, above, draft, packet};
+use super::{GRANT, PROTECTED, SECOND, admission_above, draft, packet};
 use crate::admission::AdmissionConfig;
 use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::{Flow, Key};
 use crate::gate::{DropReason, Gate, IgnoredReason, Packet, Verdict};
 use crate::state::{Decision, Grant, Stamp};
 
-/// With admission, a million random flows leave the table half empty, and
-/// whoever is patient is known at each packet.
+/// With admission, a million random flows leave the table half empty, and a patient client is
+/// recognized at each packet.
 #[test]
-fn a_flood_fills_no_more_of_the_table_than_is_said() {
+fn flood_fills_the_table_up_to_the_threshold_only() {
     const ENTRIES: usize = 4096;
     let key = Key::new({
         let mut rng = fastrand::Rng::with_seed(12);
@@ -30,7 +31,7 @@ fn a_flood_fills_no_more_of_the_table_than_is_said() {
     }
     let mut verdicts = [Verdict::NoRoute; 32];
     let mut now = 0;
-    // A patient client in each hundredth of the first second, who sends after 1, 2 and 4 s.
+    // In each hundredth of the first second a patient client starts; it sends after 1, 2 and 4 s.
     let mut dscps: Vec<Vec<u8>> = vec![Vec::new(); 100];
     let gaps = [0, SECOND, 3 * SECOND, 7 * SECOND];
     for batch in 0..9 * 200_000 / 32 {
@@ -66,15 +67,15 @@ fn a_flood_fills_no_more_of_the_table_than_is_said() {
     assert!(counts.first_seen > 1_400_000 && counts.readmitted >= 100, "{counts:?}");
 }
 
-/// What a full table cannot take is ranked by its patience all the same, and what is declined by
-/// prefix needs no entry to be.
+/// A flow without an entry has the priority of its waiting time, and a decline of its prefix
+/// applies to it.
 #[test]
-fn without_an_entry_patience_and_wide_declines_count() {
+fn flow_without_an_entry_has_its_priority_and_the_declines_of_its_prefix() {
     let key = Key::random();
     let hash = |flow: &Flow| key.hash(flow);
     let publisher = Publisher::new(draft().build(1).unwrap());
     let mut gate: Gate = Gate::new(64, publisher.reader(), 0);
-    gate.set_admission(&above(0.0));
+    gate.set_admission(&admission_above(0.0));
     let send = |gate: &mut Gate, now, src| {
         let mut verdict = [Verdict::NoRoute];
         gate.process(now, &[packet(&key, Flow::v4(src, PROTECTED), 60)], &mut verdict);
@@ -92,7 +93,7 @@ fn without_an_entry_patience_and_wide_declines_count() {
     let dscps = [0, 1, 3, 7, 8].map(|at| send(&mut gate, at * SECOND, 1000));
     assert_eq!(dscps, [41, 42, 43, 44, 42]);
     assert_eq!((gate.counts().without_entry, gate.table().len()), (5, 64));
-    // A flush makes a flow new.
+    // After a flush the flow is new.
     let item = Item { scope: Scope::of(&Flow::v4(1000, PROTECTED)), command: FlowCommand::Flush };
     gate.decide(9 * SECOND, &item, Stamp::default(), hash).unwrap();
     assert_eq!(send(&mut gate, 10 * SECOND, 1000), 41);
@@ -106,7 +107,7 @@ fn without_an_entry_patience_and_wide_declines_count() {
 
 /// 4096 entries under a million random flows.
 #[test]
-fn a_flood_costs_no_granted_flow_and_a_decision_finds_room() {
+fn flood_evicts_no_granted_flow_and_a_decision_finds_room() {
     const ENTRIES: usize = 4096;
     let key = Key::random();
     let publisher = Publisher::new(draft().build(1).unwrap());
@@ -137,10 +138,10 @@ fn a_flood_costs_no_granted_flow_and_a_decision_finds_room() {
     }
     assert!(gate.counts().evicted > 900_000);
     assert_eq!(gate.counts().without_entry, 0);
-    // A decision for a flow whose entry is gone long since.
+    // A decision for a flow whose entry was evicted.
     decide(&mut gate, now, 1 << 24 | 5).unwrap();
     assert_eq!(gate.decided(now), 1001);
-    // Full of grants, it says so, keeps them, and lets requests through.
+    // A table full of grants rejects further ones, keeps them, and forwards requests.
     for src in 2000..2000 + ENTRIES as u32 {
         let full = gate.table().granted() == ENTRIES;
         let result = decide(&mut gate, now, src);

@@ -1,10 +1,11 @@
-//! Who has to answer a cookie: what forged sources get by coming twice, and what who answers does.
+//! SYN cookies at the gate: forged sources that send twice get no entry, and sources that answer
+//! get one.
 
 use fib::Publisher;
 use wire::checksum::{pseudo_ipv4, pseudo_ipv6};
 use wire::{ipv4, ipv6, tcp};
 
-use super::{GRANT, PROTECTED, SECOND, above, draft, packet};
+use super::{GRANT, PROTECTED, SECOND, admission_above, draft, packet};
 use crate::admission;
 use crate::cookie::{Cookie, CookieConfig, Secret};
 use crate::decision::{FlowCommand, Item, Scope};
@@ -38,7 +39,7 @@ fn segment(flow: &Flow, port: u16, flags: u8, sequence: u32, fragment: u16) -> V
             bytes
         }
         Pair::V6 { src, dst } => {
-            // Behind destination options, to be looked for.
+            // The TCP header follows destination options.
             let mut bytes = vec![0; 68];
             let (payload_len, next_header) = (28, ipv6::DESTINATION);
             let ip = ipv6::Header {
@@ -67,9 +68,12 @@ impl Rig {
     fn new(entries: usize, share: f64, rate: u32) -> Self {
         let policy = Publisher::new(draft().build(1).unwrap());
         let mut gate: Gate = Gate::new(entries, policy.reader(), 0);
-        gate.set_admission(&admission::AdmissionConfig { tracked_flows: 1 << 20, ..above(share) });
+        gate.set_admission(&admission::AdmissionConfig {
+            tracked_flows: 1 << 20,
+            ..admission_above(share)
+        });
         gate.set_cookies(&CookieConfig { secret: Secret::random(), rate }, 0);
-        // The same in every run: under some keys two of the thousands of flows share a mark.
+        // A fixed key: under some keys two of the thousands of flows share a mark.
         let mut random = fastrand::Rng::with_seed(1);
         Self { gate, key: Key::new(|| random.u64(..)), _policy: policy }
     }
@@ -87,7 +91,7 @@ impl Rig {
         self.send(now, flow, &segment(&flow, port, tcp::SYN, 1000, 0))
     }
 
-    fn asked(&mut self, now: u64, flow: Flow, port: u16) -> Cookie {
+    fn challenge(&mut self, now: u64, flow: Flow, port: u16) -> Cookie {
         match self.syn(now, flow, port) {
             Verdict::Ask { cookie } => cookie,
             other => panic!("{other:?}"),
@@ -99,7 +103,7 @@ impl Rig {
     }
 }
 
-fn rank(verdict: Verdict) -> u8 {
+fn dscp_of(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Request { dscp, .. } => dscp,
         other => panic!("{other:?}"),
@@ -113,38 +117,38 @@ fn families() -> [Flow; 2] {
 }
 
 #[test]
-fn proven_source_has_an_entry_and_the_rank_of_its_patience() {
+fn proven_source_has_an_entry_and_the_priority_of_its_waiting_time() {
     for flow in families() {
         let mut rig = Rig::new(100, 0.0, 1000);
-        let cookie = rig.asked(0, flow, PORT);
+        let cookie = rig.challenge(0, flow, PORT);
         assert_ne!(cookie.acknowledgement, 1001);
-        // What it is worth to others: nothing.
+        // The cookie is invalid for another port.
         let other = rig.reset(1, flow, PORT + 1, cookie.acknowledgement);
-        assert_eq!((rank(other), rig.gate.table().len()), (41, 0));
+        assert_eq!((dscp_of(other), rig.gate.table().len()), (41, 0));
         assert_eq!(rig.gate.counts().invalid_cookies, 1);
         let known = rig.reset(1000, flow, PORT, cookie.acknowledgement);
         assert_eq!((known, rig.gate.table().len()), (PROOF, 1));
-        // The same once more is the gate's too, and a reset of the connection is not.
+        // A repeated proof is consumed by the gate; a reset of the connection is not.
         assert_eq!(rig.reset(1001, flow, PORT, cookie.acknowledgement), PROOF);
-        assert_eq!(rank(rig.reset(1002, flow, PORT, 1001)), 41);
-        assert_eq!(rank(rig.syn(SECOND + 2000, flow, PORT)), 42);
-        assert_eq!(rank(rig.syn(3 * SECOND + 2000, flow, PORT)), 43);
+        assert_eq!(dscp_of(rig.reset(1002, flow, PORT, 1001)), 41);
+        assert_eq!(dscp_of(rig.syn(SECOND + 2000, flow, PORT)), 42);
+        assert_eq!(dscp_of(rig.syn(3 * SECOND + 2000, flow, PORT)), 43);
         let counts = rig.gate.counts();
         assert_eq!((counts.validated, counts.inserted, counts.readmitted), (1, 1, 0));
         assert_eq!((counts.syn_cookies.packets, counts.proofs.packets), (1, 2));
         assert_eq!(counts.invalid_cookies, 1, "none of a flow that has an entry");
-        // Nothing is awaited any more: resets are what they were.
-        assert_eq!(rank(rig.reset(10 * SECOND, flow, PORT, cookie.acknowledgement)), 45);
+        // No cookie is outstanding: resets are ordinary requests again.
+        assert_eq!(dscp_of(rig.reset(10 * SECOND, flow, PORT, cookie.acknowledgement)), 45);
     }
 }
 
 /// A proof counts from the first SYN, and without the mark of that from the reset.
 #[test]
-fn patience_is_counted_from_the_first_syn() {
+fn waiting_time_counts_from_the_first_syn() {
     for forgotten in [false, true] {
         let mut rig = Rig::new(100, 0.0, 1000);
         let flow = families()[0];
-        let cookie = rig.asked(0, flow, PORT);
+        let cookie = rig.challenge(0, flow, PORT);
         if forgotten {
             let item = Item { scope: Scope::of(&flow), command: FlowCommand::Flush };
             let key = rig.key.clone();
@@ -152,14 +156,14 @@ fn patience_is_counted_from_the_first_syn() {
         }
         let started = if forgotten { SECOND } else { 0 };
         assert_eq!(rig.reset(SECOND, flow, PORT, cookie.acknowledgement), PROOF);
-        let dscp = rank(rig.syn(started + SECOND * 21 / 10, flow, PORT));
+        let dscp = dscp_of(rig.syn(started + SECOND * 21 / 10, flow, PORT));
         assert_eq!(dscp, 43, "forgotten: {forgotten}");
     }
 }
 
-/// The attack that coming twice does not stop: each forged SYN sent twice, and a third time.
+/// An attack that admission alone does not stop: each forged SYN is sent two or three times.
 #[test]
-fn forged_sources_that_come_again_have_no_entry() {
+fn forged_sources_that_repeat_have_no_entry() {
     const ENTRIES: usize = 4096;
     let mut rig = Rig::new(ENTRIES, 0.5, 1_000_000);
     let mut now = 0;
@@ -169,37 +173,37 @@ fn forged_sources_that_come_again_have_no_entry() {
         let pressed = rig.gate.table().len() >= ENTRIES / 2;
         let first = rig.syn(now, flow, PORT);
         assert_eq!(matches!(first, Verdict::Ask { .. }), pressed, "{src}");
-        for again in [0, 1000] {
-            assert_eq!(rank(rig.syn(now + again, flow, PORT)), 41);
+        for delay in [0, 1000] {
+            assert_eq!(dscp_of(rig.syn(now + delay, flow, PORT)), 41);
         }
-        // And whatever else TCP has.
+        // Other TCP flags make no entry either.
         let flags = [tcp::ACK, tcp::SYN | tcp::ACK, tcp::RST, tcp::FIN, tcp::SYN | tcp::FIN];
         let other = segment(&flow, PORT, flags[src as usize % 5], src, 0);
-        assert_eq!(rank(rig.send(now + 1000, flow, &other)), 41);
+        assert_eq!(dscp_of(rig.send(now + 1000, flow, &other)), 41);
     }
     assert_eq!(rig.gate.table().len(), ENTRIES / 2);
     let counts = rig.gate.counts();
     assert_eq!((counts.readmitted, counts.validated, counts.evicted), (0, 0, 0));
-    // Who answers has the half that is left.
+    // Sources that answer get the remaining half of the table.
     let before = rig.gate.table().len();
     for src in 0..1000 {
         now += 1000;
         let flow = Flow::v4(1 << 25 | src, PROTECTED);
-        let cookie = rig.asked(now, flow, PORT);
+        let cookie = rig.challenge(now, flow, PORT);
         assert_eq!(rig.reset(now + 500, flow, PORT, cookie.acknowledgement), PROOF);
     }
     assert_eq!(rig.gate.table().len(), before + 1000);
 }
 
 #[test]
-fn a_million_forged_resets_make_no_entry() {
+fn million_forged_resets_make_no_entry() {
     let mut rig = Rig::new(4096, 0.0, 1_000_000);
     let mut rng = fastrand::Rng::with_seed(8);
     let mut verdicts = [Verdict::NoRoute; 32];
     let mut now = 0;
     for round in 0..1_000_000u32 / 32 {
         now += 10_000;
-        // Now and then a SYN, so that cookies are awaited all the time.
+        // A SYN in each round, so that cookies are always outstanding.
         rig.syn(now, Flow::v4(1 << 26 | round, PROTECTED), PORT);
         let flows: [Flow; 32] = core::array::from_fn(|_| Flow::v4(rng.u32(..), PROTECTED));
         let bytes = flows.map(|flow| segment(&flow, PORT, tcp::RST, rng.u32(..), 0));
@@ -211,15 +215,15 @@ fn a_million_forged_resets_make_no_entry() {
     assert!(counts.invalid_cookies > 900_000, "{counts:?}");
 }
 
-/// Nothing but TCP can answer; and of TCP nothing but a whole SYN is asked.
+/// Only a complete SYN is challenged; other packets are ordinary requests.
 #[test]
-fn only_syns_are_asked_and_the_rest_is_as_it_was() {
+fn only_complete_syns_are_challenged() {
     let mut rig = Rig::new(100, 0.0, 1000);
     let flow = families()[0];
     let mut udp = segment(&flow, PORT, 0, 0, 0);
     udp[9] = 17;
-    assert_eq!(rank(rig.send(0, flow, &udp)), 41);
-    assert_eq!((rank(rig.send(SECOND, flow, &udp)), rig.gate.table().len()), (42, 1));
+    assert_eq!(dscp_of(rig.send(0, flow, &udp)), 41);
+    assert_eq!((dscp_of(rig.send(SECOND, flow, &udp)), rig.gate.table().len()), (42, 1));
     let fragments = [0x2000, 0x2001, 1].map(|at| segment(&flow, PORT, tcp::SYN, 7, at));
     let others = fragments.into_iter().chain([
         segment(&flow, PORT, tcp::SYN | tcp::ACK, 7, 0),
@@ -228,25 +232,25 @@ fn only_syns_are_asked_and_the_rest_is_as_it_was() {
     ]);
     for (src, other) in others.enumerate() {
         let flow = Flow::v4(1000 + src as u32, PROTECTED);
-        assert_eq!(rank(rig.send(2 * SECOND, flow, &other)), 41);
-        assert_eq!(rank(rig.send(3 * SECOND, flow, &other)), 42, "patience counts");
+        assert_eq!(dscp_of(rig.send(2 * SECOND, flow, &other)), 41);
+        assert_eq!(dscp_of(rig.send(3 * SECOND, flow, &other)), 42, "the waiting time counts");
         assert_eq!((rig.gate.table().len(), rig.gate.counts().syn_cookies.packets), (1, 0));
     }
-    // Without bytes nobody can be asked.
+    // Without bytes no packet is challenged.
     let mut verdict = [Verdict::NoRoute];
     let sent = [packet(&rig.key, Flow::v4(77, PROTECTED), 60)];
     rig.gate.process(4 * SECOND, &sent, &mut verdict);
-    assert_eq!(rank(verdict[0]), 41);
-    // Who has no grantor, or is declined by prefix, is not asked either.
-    let nobody = Flow::v4(78, PROTECTED + 250);
-    assert_eq!(rig.syn(4 * SECOND, nobody, PORT), Verdict::Drop(DropReason::NoGrantor));
+    assert_eq!(dscp_of(verdict[0]), 41);
+    // Flows without a grantor or with a declined prefix are not challenged either.
+    let no_grantor = Flow::v4(78, PROTECTED + 250);
+    assert_eq!(rig.syn(4 * SECOND, no_grantor, PORT), Verdict::Drop(DropReason::NoGrantor));
     let key = rig.key.clone();
     let scope = Scope::V4(fib::Prefix::truncate(1 << 20, 16), fib::Prefix::ALL);
     let decline = Item { scope, command: FlowCommand::Decide(Decision::Decline { expire_s: 10 }) };
     rig.gate.decide(4 * SECOND, &decline, Stamp::default(), |flow| key.hash(flow)).unwrap();
     let declined = rig.syn(5 * SECOND, Flow::v4(1 << 20, PROTECTED), PORT);
     assert_eq!(declined, Verdict::Drop(DropReason::Declined));
-    // Beyond the rate SYNs go on as requests, and none of them has an entry.
+    // SYNs beyond the rate are forwarded as requests, and none of them gets an entry.
     for src in 0..100 {
         rig.syn(6 * SECOND, Flow::v4(2000 + src, PROTECTED), PORT);
     }
@@ -254,14 +258,14 @@ fn only_syns_are_asked_and_the_rest_is_as_it_was() {
     assert_eq!((counts.syn_cookies.packets, counts.cookies_rate_limited), (20, 80));
 }
 
-/// Packets of one group: a SYN and the answer to one of before; and a table that is full of
-/// what was decided has no room, which is no harm.
+/// Proofs among the packets of one group; then a table full of decided flows, which has no room for
+/// a proof.
 #[test]
-fn proofs_are_found_in_groups_and_in_full_tables() {
+fn proofs_are_recognized_in_groups_and_with_a_full_table() {
     let mut rig = Rig::new(64, 0.0, 100_000);
     let flows: Vec<Flow> = (0..32).map(|src| Flow::v4(src, PROTECTED)).collect();
     let numbers: Vec<u32> =
-        flows.iter().map(|flow| rig.asked(0, *flow, PORT).acknowledgement).collect();
+        flows.iter().map(|flow| rig.challenge(0, *flow, PORT).acknowledgement).collect();
     let packets: Vec<_> = flows.iter().map(|flow| packet(&rig.key, *flow, 60)).collect();
     let bytes: Vec<Vec<u8>> = flows
         .iter()
@@ -285,13 +289,13 @@ fn proofs_are_found_in_groups_and_in_full_tables() {
         rig.gate.decide(10, &item, Stamp::default(), |flow| key.hash(flow)).unwrap();
     }
     let late = Flow::v4(99, PROTECTED);
-    let cookie = rig.asked(20, late, PORT);
+    let cookie = rig.challenge(20, late, PORT);
     assert_eq!(rig.reset(30, late, PORT, cookie.acknowledgement), PROOF);
     assert_eq!((rig.gate.table().granted(), rig.gate.counts().validated), (64, 24));
-    assert_eq!(rank(rig.syn(SECOND, late, PORT)), 42);
+    assert_eq!(dscp_of(rig.syn(SECOND, late, PORT)), 42);
 }
 
-/// A proven source is not declined for packets that others send with its address.
+/// A proven source is not declined for packets that attackers send with its address.
 #[test]
 fn decline_without_proof_has_no_effect_on_a_proven_flow() {
     let mut rig = Rig::new(100, 0.0, 1000);
@@ -302,17 +306,17 @@ fn decline_without_proof_has_no_effect_on_a_proven_flow() {
         rig.gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow))
     };
     let decline = Decision::Provisional(Provisional { expire_s: 600, traffic: Traffic::All });
-    let cookie = rig.asked(0, flow, PORT);
+    let cookie = rig.challenge(0, flow, PORT);
     assert_eq!(rig.reset(1, flow, PORT, cookie.acknowledgement), PROOF);
     assert_eq!(decide(&mut rig, 2, decline), Err(IgnoredReason::Unproven));
-    assert_eq!(rank(rig.syn(3, flow, PORT)), 41);
-    // An entry by another way is proven by the next answer.
+    assert_eq!(dscp_of(rig.syn(3, flow, PORT)), 41);
+    // An entry without a proof is proven by the next answer.
     assert_eq!(decide(&mut rig, 4, Decision::Decline { expire_s: 0 }), Ok(()));
-    assert_eq!(rank(rig.syn(5, flow, PORT)), 41);
+    assert_eq!(dscp_of(rig.syn(5, flow, PORT)), 41);
     assert_eq!(decide(&mut rig, 6, decline), Ok(()));
     assert_eq!(rig.syn(7, flow, PORT), Verdict::Drop(DropReason::Declined));
     assert_eq!(rig.reset(8, flow, PORT, cookie.acknowledgement), PROOF);
-    assert_eq!(rank(rig.syn(9, flow, PORT)), 41);
+    assert_eq!(dscp_of(rig.syn(9, flow, PORT)), 41);
     assert_eq!(decide(&mut rig, 10, decline), Err(IgnoredReason::Unproven));
     assert_eq!(rig.gate.counts().unproven, 2);
 }

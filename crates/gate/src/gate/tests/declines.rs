@@ -20,7 +20,7 @@ fn rig(admission: bool) -> Rig {
     let mut gate: Gate = Gate::new(ENTRIES, policy.reader(), 0);
     gate.set_programs(of_programs.reader());
     if admission {
-        gate.set_admission(&above(0.5));
+        gate.set_admission(&admission_above(0.5));
     }
     Rig { key: Key::random(), gate, now: 0, _policy: policy, _programs: of_programs }
 }
@@ -33,14 +33,14 @@ impl Rig {
         verdict[0]
     }
 
-    fn say(&mut self, flow: Flow, command: FlowCommand) -> Result<(), IgnoredReason> {
+    fn command(&mut self, flow: Flow, command: FlowCommand) -> Result<(), IgnoredReason> {
         let key = self.key.clone();
         let item = Item { scope: Scope::of(&flow), command };
         self.gate.decide(self.now, &item, Stamp::default(), |flow| key.hash(flow))
     }
 
     fn decide(&mut self, flow: Flow, decision: Decision) -> Result<(), IgnoredReason> {
-        self.say(flow, FlowCommand::Decide(decision))
+        self.command(flow, FlowCommand::Decide(decision))
     }
 }
 
@@ -64,7 +64,7 @@ fn decline_without_proof_overrides_no_grant_and_no_program() {
     rig.decide(granted, Decision::Grant(grant)).unwrap();
     let mut cookie = [0; 64];
     cookie[..4].copy_from_slice(&64u32.to_le_bytes());
-    rig.say(running, FlowCommand::Run(ProgramDecision { expire_s: 300, program: 0, cookie }))
+    rig.command(running, FlowCommand::Run(ProgramDecision { expire_s: 300, program: 0, cookie }))
         .unwrap();
     for flow in [granted, running] {
         rig.now += SECOND;
@@ -100,7 +100,7 @@ fn decline_of_a_port_leaves_the_rest_of_the_flow() {
     assert!(matches!(rig.send(flow, &bytes(6, 80)), Verdict::Granted { .. }));
 }
 
-/// The flood: 1,750 forged packets a second, each declined for 600 s.
+/// A flood of 1,750 forged packets a second, each declined for 600 s.
 #[test]
 fn flood_of_declines_leaves_grants_their_room() {
     for (admission, proven) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -129,7 +129,7 @@ fn flood_of_declines_leaves_grants_their_room() {
             let verdict = rig.send(honest(number), &bytes(6, 80));
             assert!(matches!(verdict, Verdict::Granted { .. }), "{number}: {verdict:?}");
         }
-        // The whole table, to the last decline and no grant of another's.
+        // Grants can use the whole table: they evict every decline, but no other grant.
         for number in 3_000..2 * ENTRIES as u32 {
             let full = number >= ENTRIES as u32;
             let result = rig.decide(honest(number), Decision::Grant(GRANT));
@@ -139,9 +139,9 @@ fn flood_of_declines_leaves_grants_their_room() {
     }
 }
 
-/// With admission a first packet leaves no entry, and neither does a decline of it on no proof.
+/// With admission, a first packet makes no entry, and neither does an unproven decline of it.
 #[test]
-fn decline_without_proof_makes_no_entry_while_the_table_is_pressed() {
+fn decline_without_proof_makes_no_entry_under_table_pressure() {
     let mut rig = rig(true);
     (0..ENTRIES as u32 / 2).for_each(|n| _ = rig.send(Flow::v4(n, PROTECTED), &bytes(6, 80)));
     let flows = rig.gate.table().len();
@@ -152,9 +152,9 @@ fn decline_without_proof_makes_no_entry_while_the_table_is_pressed() {
     assert_eq!(rig.decide(forged, Decision::Decline { expire_s: 1 }), Ok(()));
 }
 
-/// One packet of a chain that cannot be read is an error, and the flow is as it was.
+/// A packet with an invalid header chain is an error, and the flow is unchanged.
 #[test]
-fn broken_packet_in_the_name_of_a_flow_of_a_program_changes_nothing() {
+fn malformed_packet_leaves_a_flow_of_a_program_unchanged() {
     let mut rig = rig(false);
     let flow = Flow::v6(1, 0x2001_0db8 << 96);
     let mut good = [0; 48];
@@ -164,8 +164,11 @@ fn broken_packet_in_the_name_of_a_flow_of_a_program_changes_nothing() {
     for number in [0, 2] {
         let mut cookie = [0; 64];
         (cookie[0], cookie[4], cookie[10]) = (64, 64, 64);
-        rig.say(flow, FlowCommand::Run(ProgramDecision { expire_s: 300, program: number, cookie }))
-            .unwrap();
+        rig.command(
+            flow,
+            FlowCommand::Run(ProgramDecision { expire_s: 300, program: number, cookie }),
+        )
+        .unwrap();
         assert!(matches!(rig.send(flow, &good), Verdict::Granted { .. }));
         let entry = rig.gate.table().find(&flow, rig.key.hash(&flow)).unwrap();
         let before = rig.gate.table().entry(entry).record().to_bytes();

@@ -1,4 +1,5 @@
-//! Packets that only a forger sends by the front, by every way to be let through.
+//! Forged packets on the front port: dropped in every flow state and for every rule that would
+//! forward them.
 
 use super::*;
 use crate::policy::sources::{SourceClass, SourceListBuilder};
@@ -26,7 +27,7 @@ fn guarded(generation: u64, allow: &str) -> Policy {
     draft.build(generation).unwrap()
 }
 
-/// Whether a flow is forged, by the rules themselves.
+/// Returns whether a flow is forged, by a scan of the rules.
 fn is_forged(flow: &Flow) -> bool {
     match flow.pair() {
         crate::flow::Pair::V4 { src, dst } => {
@@ -61,7 +62,7 @@ fn forged_packets_are_dropped_in_any_flow_state() {
                 packet(&key, flow, 100)
             })
             .collect();
-        // A grantor that was deceived, or is malicious.
+        // A deceived or malicious grantor.
         let flow = packets[0].flow;
         let item =
             Item { scope: Scope::of(&flow), command: FlowCommand::Decide(Decision::Grant(GRANT)) };

@@ -1,4 +1,4 @@
-//! Limits of prefixes and destinations, and sources of which something is said, at the gate.
+//! Limits of prefixes and destinations, and allowed and blocked sources, at the gate.
 
 use std::sync::Arc;
 
@@ -64,37 +64,37 @@ impl Rig {
             passed[at] += u32::from(!matches!(verdict[0], Verdict::Drop(_)));
         }
         assert_eq!(self.gate.counts().received, self.gate.counts().ended());
-        super::rule_counters::balanced(&self.gate);
+        super::rule_counters::check_balance(&self.gate);
         passed.into_iter().map(|count| f64::from(count) * 1020.0 * 8.0 / 1e6).collect()
     }
 }
 
-fn near(rate: f64, expect: f64) -> bool {
+fn is_near(rate: f64, expect: f64) -> bool {
     (0.95 * expect..1.07 * expect).contains(&rate)
 }
 
 #[test]
-fn a_prefix_has_its_limit_and_others_none() {
+fn limit_applies_to_its_prefix_only() {
     let mut rig = Rig::new(Some(20 * MBIT), None);
     let flows = [1, 2, 3].map(|src| Flow::v4(src, PROTECTED + src % 2));
     let free = Flow::v4(1, 0xc633_6401);
     flows.into_iter().chain([free]).for_each(|flow| rig.grant(flow));
     let rates = rig.rate(&flows, 0);
-    assert!(near(rates.iter().sum(), 19.0), "{rates:?}");
+    assert!(is_near(rates.iter().sum(), 19.0), "{rates:?}");
     let counts = rig.gate.counts();
     assert!(counts.over_limit.packets > 5_000 && counts.over_destination_limit.packets == 0);
-    assert!(near(rig.rate(&[free], SECOND)[0], 81.6));
-    // What is over is over by that reason, also of flows that have no entry yet.
+    assert!(is_near(rig.rate(&[free], SECOND)[0], 81.6));
+    // Packets above the limit are dropped for that reason, also those of flows without an entry.
     let asks = [packet(&rig.key, Flow::v4(9, PROTECTED), 1400); 64];
     let mut verdicts = [Verdict::NoRoute; 64];
     rig.gate.process(2 * SECOND, &asks, &mut verdicts);
     assert!(matches!(verdicts[0], Verdict::Request { dscp: 41, .. }));
     assert_eq!(verdicts[63], Verdict::Drop(DropReason::OverLimit));
-    // Another policy takes effect at once.
+    // A new policy takes effect immediately.
     let wider = draft(Some(40 * MBIT), None).build(2).unwrap();
     rig.publisher.publish(Box::new(wider));
     rig.gate.idle();
-    assert!(near(rig.rate(&flows, 3 * SECOND).iter().sum(), 38.0));
+    assert!(is_near(rig.rate(&flows, 3 * SECOND).iter().sum(), 38.0));
 }
 
 #[test]
@@ -104,15 +104,15 @@ fn each_destination_has_its_own_limit() {
     let six = Flow::v6(9, 0x2001_0db8_0001 << 80);
     flows.into_iter().chain([six]).for_each(|flow| rig.grant(flow));
     let rates = rig.rate(&flows, 0);
-    assert!(near(rates[0] + rates[1], 9.5) && near(rates[2], 9.5), "{rates:?}");
+    assert!(is_near(rates[0] + rates[1], 9.5) && is_near(rates[2], 9.5), "{rates:?}");
     assert!(rig.gate.counts().over_destination_limit.packets > 5_000);
     assert_eq!(rig.gate.counts().over_limit.packets, 0);
-    assert!(near(rig.rate(&[six], SECOND)[0], 9.5));
+    assert!(is_near(rig.rate(&[six], SECOND)[0], 9.5));
     assert_eq!(rig.gate.displaced(), 0);
 }
 
-/// By groups and one by one: the entry, the rate, the decline and the limit of nobody on the list
-/// matter.
+/// In groups and with coroutines: entries, rates, declines and limits do not apply to an allowed
+/// source.
 #[test]
 fn allowed_source_passes_before_everything() {
     let mut rig = Rig::new(Some(8), None);
@@ -129,11 +129,11 @@ fn allowed_source_passes_before_everything() {
     ];
     let sent = flows.map(|flow| packet(&rig.key, flow, 1000));
     let allowed = Verdict::Allowed { grantor: Address::V4(1) };
-    for way in 0..2 {
+    for is_concurrent in [false, true] {
         let mut verdicts = [Verdict::NoRoute; 5];
-        match way {
-            0 => rig.gate.process(1, &sent, &mut verdicts),
-            _ => rig.gate.process_with_coroutines(2, &sent, 3, &mut verdicts),
+        match is_concurrent {
+            false => rig.gate.process(1, &sent, &mut verdicts),
+            true => rig.gate.process_with_coroutines(2, &sent, 3, &mut verdicts),
         }
         assert_eq!((verdicts[0], verdicts[2]), (allowed, allowed));
         assert!(matches!(verdicts[1], Verdict::Request { .. }));
@@ -141,12 +141,13 @@ fn allowed_source_passes_before_everything() {
     }
     let counts = rig.gate.counts();
     assert_eq!((counts.allowed.packets, counts.declined.packets), (4, 0));
-    // The declined entry, and that of who is not on the list.
+    // The declined entry, and that of the source that is not on the list.
     assert_eq!(rig.gate.table().len(), 2);
     assert_eq!(counts.received, counts.ended());
 }
 
-/// By groups and one by one: wherever it goes, whatever was granted, and no entry is made of it.
+/// In groups and with coroutines: to any destination, in spite of any grant, and without a new
+/// entry.
 #[test]
 fn blocked_source_is_dropped_before_everything() {
     let mut rig = Rig::new(None, None);
@@ -159,17 +160,17 @@ fn blocked_source_is_dropped_before_everything() {
         Flow::v4(0xcb00_7205, 0x0a00_0001),
         Flow::v4(0xcb00_7205, 0x0808_0808),
         Flow::v6(six | 1 << 64, 0x2001_0db8_0001 << 80),
-        // Beside it, and the exceptions in it.
+        // A neighboring prefix, and exceptions.
         Flow::v4(0xcb00_8005, 0x0a00_0001),
         Flow::v4(0xcb00_7105, 0x0a00_0001),
         Flow::v6(six | 7, six),
     ];
     let sent = flows.map(|flow| packet(&rig.key, flow, 1000));
-    for way in 0..2 {
+    for is_concurrent in [false, true] {
         let mut verdicts = [Verdict::Front; 8];
-        match way {
-            0 => rig.gate.process(1, &sent, &mut verdicts),
-            _ => rig.gate.process_with_coroutines(2, &sent, 3, &mut verdicts),
+        match is_concurrent {
+            false => rig.gate.process(1, &sent, &mut verdicts),
+            true => rig.gate.process_with_coroutines(2, &sent, 3, &mut verdicts),
         }
         assert_eq!(verdicts[..5], [Verdict::Drop(DropReason::Blocked); 5]);
         assert_eq!(verdicts[5..], [Verdict::Back, Verdict::Back, Verdict::NoRoute]);
@@ -178,7 +179,7 @@ fn blocked_source_is_dropped_before_everything() {
     assert_eq!((counts.blocked.packets, counts.blocked.bytes), (10, 10_000));
     assert_eq!(rig.gate.table().len(), 1, "the granted one's");
     assert_eq!(counts.received, counts.ended());
-    // Off the list, the grant is as it was.
+    // Without the list, the grant is in force again.
     let mut draft = draft(None, None);
     draft.sources(Arc::default());
     rig.publisher.publish(Box::new(draft.build(2).unwrap()));
@@ -188,7 +189,7 @@ fn blocked_source_is_dropped_before_everything() {
 }
 
 #[test]
-fn limits_beyond_the_maximum_are_refused() {
+fn limits_beyond_the_maximum_are_rejected() {
     let mut draft = draft(None, Some(MBIT));
     for _ in 0..crate::limit::aggregate::MAX_LIMITS {
         draft.set_with_limits(0, Some(MBIT), None);

@@ -1,5 +1,5 @@
-//! What became of packets by rule, against a count by hand: the longest prefix of a list, packet by
-//! packet, while rules come, go, and change their lines.
+//! Outcome counters by rule, against an independent count: the longest prefix of a list, packet by
+//! packet, while rules are added, removed and renumbered.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::policy::sources::{SourceClass, SourceListBuilder};
 use crate::policy::{Action, Address, Grantor, Policy, PolicyBuilder};
 use crate::state::{Decision, Stamp};
 
-/// Rules of both families; the number is that of the line, if it has one.
+/// Rules of both families; the number is the rule's, if it has one.
 const RULES_OF: [(&str, u8, Option<usize>); 9] = [
     ("192.0.2.0/24", 0, Some(0)),
     ("192.0.2.2/32", 0, Some(1)),
@@ -26,7 +26,7 @@ const RULES_OF: [(&str, u8, Option<usize>); 9] = [
     ("2001:db8::1/128", 2, Some(5)),
 ];
 
-/// The policy of this generation: with each of them the lines are others, and one rule is not there.
+/// Returns the policy of this generation: each has other line numbers, and one rule is missing.
 fn policy(generation: u64) -> (Policy, Vec<(&'static str, RuleId)>) {
     let grantor = |weight| Grantor { address: Address::V4(0x0a00_0001), weight };
     let mut draft = PolicyBuilder::new();
@@ -44,7 +44,7 @@ fn policy(generation: u64) -> (Policy, Vec<(&'static str, RuleId)>) {
         let action = match what {
             0 | 1 if number.is_none() => Action::Grantors(sets[usize::from(what)]),
             0 | 1 => Action::Grantors(draft.set_with_limits(sets[usize::from(what)], None, None)),
-            // A megabit for all of it: soon over.
+            // A limit of a megabit, soon exceeded.
             2 => Action::Grantors(draft.set_with_limits(sets[0], Some(1_000_000), None)),
             3 => Action::Back,
             4 => Action::Front,
@@ -62,8 +62,8 @@ fn policy(generation: u64) -> (Policy, Vec<(&'static str, RuleId)>) {
     (draft.build(generation).unwrap(), lines)
 }
 
-/// Which line a packet belongs on, by going through all rules.
-fn by_hand(lines: &[(&str, RuleId)], flow: &Flow) -> RuleId {
+/// Returns the line of a packet, by a scan of all rules.
+fn line_by_scan(lines: &[(&str, RuleId)], flow: &Flow) -> RuleId {
     let length = |text: &str| match flow.pair() {
         Pair::V4 { src: 8, .. } => None,
         Pair::V4 { dst, .. } => {
@@ -79,26 +79,29 @@ fn by_hand(lines: &[(&str, RuleId)], flow: &Flow) -> RuleId {
     longest.map_or(RuleId::NONE, |(_, line)| line)
 }
 
-/// Holds a ledger against the counts beside it: as many packets and bytes, by what became of them.
-pub(super) fn balanced(gate: &Gate) {
+/// Checks that the ledger and the counters have the same packets and bytes by outcome.
+pub(super) fn check_balance(gate: &Gate) {
     let mut sums = OutcomeCounts::default();
-    for (_, fates) in gate.ledger().lines() {
-        for (sum, count) in sums.iter_mut().zip(fates) {
+    for (_, outcomes) in gate.ledger().lines() {
+        for (sum, count) in sums.iter_mut().zip(outcomes) {
             (sum.packets, sum.bytes) = (sum.packets + count.packets, sum.bytes + count.bytes);
         }
     }
-    let it = gate.counts();
+    let counts = gate.counts();
     let packets = sums.map(|count| count.packets);
-    assert_eq!(packets.iter().sum::<u64>(), it.received.packets);
-    assert_eq!(sums.map(|count| count.bytes).iter().sum::<u64>(), it.received.bytes);
-    assert_eq!(packets[RuleOutcome::Request as usize], it.requests.packets);
-    assert_eq!(packets[RuleOutcome::Granted as usize], it.granted.packets + it.allowed.packets);
-    let passed = it.back.packets + it.front.packets;
+    assert_eq!(packets.iter().sum::<u64>(), counts.received.packets);
+    assert_eq!(sums.map(|count| count.bytes).iter().sum::<u64>(), counts.received.bytes);
+    assert_eq!(packets[RuleOutcome::Request as usize], counts.requests.packets);
+    assert_eq!(
+        packets[RuleOutcome::Granted as usize],
+        counts.granted.packets + counts.allowed.packets
+    );
+    let passed = counts.back.packets + counts.front.packets;
     assert_eq!(packets[RuleOutcome::Passed as usize], passed);
 }
 
 #[test]
-fn every_packet_is_on_the_line_of_the_rule_that_decided() {
+fn every_packet_is_counted_for_the_rule_that_decided() {
     for in_flight in [0, 5] {
         let mut rng = fastrand::Rng::with_seed(42);
         let key = Key::new(|| rng.u64(..));
@@ -125,7 +128,7 @@ fn every_packet_is_on_the_line_of_the_rule_that_decided() {
                 _ => gate.process_with_coroutines(now, &packets, in_flight, &mut verdicts),
             }
             for (packet, verdict) in packets.iter().zip(&verdicts) {
-                let line = expect.entry(by_hand(&lines, &packet.flow)).or_default();
+                let line = expect.entry(line_by_scan(&lines, &packet.flow)).or_default();
                 let count = &mut line[verdict.outcome() as usize];
                 count.packets += 1;
                 count.bytes += u64::from(packet.bytes);
@@ -139,9 +142,10 @@ fn every_packet_is_on_the_line_of_the_rule_that_decided() {
             let _ = gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow));
             gate.run_maintenance(now, 64);
         }
-        let used = gate.ledger().lines().filter(|(_, fates)| *fates != OutcomeCounts::default());
+        let used =
+            gate.ledger().lines().filter(|(_, outcomes)| *outcomes != OutcomeCounts::default());
         assert_eq!(used.collect::<BTreeMap<_, _>>(), expect);
-        balanced(&gate);
+        check_balance(&gate);
         let counts = gate.counts();
         for (what, count) in [
             ("granted", counts.granted),

@@ -12,10 +12,10 @@ use crate::program::Programs;
 use crate::program::tests::shipped;
 use crate::state::Stamp;
 
-/// Each flow goes on with what it began with, as long as that is the last or the one before;
-/// by a decision of its own or of its prefix, and over a restart.
+/// Each flow continues with the version that it began with, while that is the current or previous
+/// one: by a decision of its own or of its prefix, and after a restart.
 #[test]
-fn a_flow_goes_on_with_the_version_that_it_began_with() {
+fn flow_continues_with_the_version_that_it_began_with() {
     let key = Key::random();
     let hash = |flow: &Flow| key.hash(flow);
     let policy = Publisher::new(draft().build(1).unwrap());
@@ -23,7 +23,7 @@ fn a_flow_goes_on_with_the_version_that_it_began_with() {
     let mut gate: Gate = Gate::new(1000, policy.reader(), 0);
     gate.set_programs(published.reader());
     let mut cookie = [0; 64];
-    // 100 KiB a second, both limits of grantedv2 too; renewal in some minutes.
+    // 100 KiB a second, for both limits of grantedv2; renewal after some minutes.
     (cookie[0], cookie[4], cookie[10], cookie[13]) = (100, 100, 9, 9);
     let run = FlowCommand::Run(ProgramDecision { expire_s: 100, program: 7, cookie });
     let begin = |gate: &mut Gate, scope| {
@@ -53,8 +53,8 @@ fn a_flow_goes_on_with_the_version_that_it_began_with() {
     assert!(granted(send(&mut gate, 1)) && granted(send(&mut gate, 0x0001_0001)));
     begin(&mut gate, one(2)).unwrap();
     assert_eq!(send(&mut gate, 2), declined);
-    assert_eq!(send(&mut gate, 0x0001_0002), declined, "who comes now begins with the new one");
-    // A restart in between changes nothing.
+    assert_eq!(send(&mut gate, 0x0001_0002), declined, "a new flow begins with the new version");
+    // A restart changes nothing.
     let flow = Flow::v4(1, PROTECTED);
     let entry = gate.table().find(&flow, hash(&flow)).unwrap();
     let record = *gate.table().entry(entry).record();
@@ -62,13 +62,13 @@ fn a_flow_goes_on_with_the_version_that_it_began_with() {
     next.set_programs(published.reader());
     assert!(next.restore(2, &flow, hash(&flow), record));
     assert!(granted(send(&mut next, 1)));
-    // Another decision, and the flow is of the new version.
+    // After another decision the flow has the new version.
     begin(&mut next, one(1)).unwrap();
     assert_eq!(send(&mut next, 1), declined);
 
     programs.set(7, Some(Arc::new(shipped("grantedv2"))));
     published.publish(Box::new(programs.clone()));
-    assert!(asks(send(&mut gate, 1)), "two versions back is gone");
+    assert!(asks(send(&mut gate, 1)), "the version before the previous one is gone");
     assert_eq!(send(&mut gate, 2), declined);
     programs.set(7, None);
     published.publish(Box::new(programs.clone()));
