@@ -1,6 +1,6 @@
 //! Lines of the control socket: a line that was read can be written and is read the same.
 
-use router::control::api::{Line, Message};
+use api::{Line, Message};
 
 /// Counts of the results of inputs.
 #[derive(Clone, Copy, Debug, Default)]

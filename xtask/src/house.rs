@@ -21,10 +21,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("port", &[]),
     ("output", &[]),
+    ("api", &[]),
     ("feed", &["fib"]),
     ("gate", &["fib", "wire"]),
     ("datapath", &["fib", "wire", "port"]),
-    ("router", &["fib", "wire", "port", "feed", "gate", "datapath"]),
+    ("router", &["fib", "wire", "port", "feed", "gate", "datapath", "api"]),
     // The program is what joins everything for a person; see docs/decisions.
     ("fingerpost", LIBRARIES),
     ("bench", LIBRARIES),
@@ -36,7 +37,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Every library of ours.
-const LIBRARIES: &[&str] = &["output", "router", "fib", "wire", "port", "feed", "gate", "datapath"];
+const LIBRARIES: &[&str] =
+    &["output", "api", "router", "fib", "wire", "port", "feed", "gate", "datapath"];
 
 /// What the tests of any crate may use beside that: real tables come as files.
 pub(crate) const FOR_TESTS: &[&str] = &["feed"];

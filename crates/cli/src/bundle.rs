@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail, ensure};
+use api::DistributionStatus;
 use clap::Subcommand;
 use fib::image::replace_with_mode;
-use router::control::api::DistributionStatus;
 use router::distribution::bundle::{MAX_BUNDLE_BYTES, MAX_FILES, name_error, pack};
 use router::distribution::key::{PublicKey, SecretKey, hex};
 use router::distribution::{Bundle, BundleHeader, CanaryShare, DistributionConfig, check_bundle};

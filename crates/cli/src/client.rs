@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use api::{Item, Line};
 use router::config::CONTROL;
-use router::control::api::{Item, Line};
 use serde::Serialize;
 
 /// Time limit of the router for each item of a response.

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use api::{Compared, Item, Request};
 use clap::Subcommand;
-use router::control::api::{Compared, Item, Request};
 use router::control::items::difference;
 
 use crate::client::{self, RESPONSE_TIMEOUT, SocketArgs};
@@ -115,7 +115,7 @@ fn parse_settle(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use router::control::api::{Difference, RouteView};
+    use api::{Difference, RouteView};
 
     use super::*;
 

@@ -15,7 +15,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use router::control::api::{
+use api::{
     CandidateStatus, FlowStatus, GateStatus, Item, Order, Outcome, OutcomeChange, ProgramInfo,
     Request, RuleTraffic,
 };

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use api::Counters;
 use output::progress;
-use router::control::api::Counters;
 use router::control::progress::Progress;
 use router::preflight;
 use router::vantage::{Config, GateDaemon};

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use api::Counters;
 use output::progress;
-use router::control::api::Counters;
 use router::control::progress::Progress;
 use router::grantor::{Config, GrantorDaemon};
 use router::preflight;

@@ -14,7 +14,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use router::control::api::{Event, EventKind, Item, Request};
+use api::{Event, EventKind, Item, Request};
 use router::control::items::difference;
 
 use crate::client::{self, SocketArgs};

@@ -8,7 +8,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use router::control::api::{Item, Order};
+use api::{Item, Order};
 
 use crate::client::{self, RESPONSE_TIMEOUT};
 

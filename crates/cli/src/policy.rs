@@ -18,12 +18,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use api::{ChangedDecision, GrantorStatus};
 use clap::Subcommand;
 use fib::Publisher;
 use gate::flow::{Flow, Pair};
 use gate::grantor::{FlowSummary, Grantor, Lists, Request, Shadow, Trial, decapsulate};
 use gate::program::{Program, Programs};
-use router::control::api::{ChangedDecision, GrantorStatus, PolicyComparison};
 use router::grantor::{CaptureSettings, Config};
 use serde::Serialize;
 use wire::ethernet;
@@ -307,7 +307,7 @@ fn replay_requests(
         // The time between the two files is unknown.
         before = last;
     }
-    let comparison = PolicyComparison::of(&shadow);
+    let comparison = router::grantor::comparison(&shadow);
     let changed = comparison.flows.len() as u64;
     Ok(TestResult {
         packets: count,

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use api::Counters;
 use output::progress;
 use router::config::Config;
-use router::control::api::Counters;
 use router::control::progress::Progress;
 use router::{Daemon, ImageStart, preflight};
 use serde_json::json;

@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use api::Counters;
 use datapath::stats::Snapshot;
 use router::PortInfo;
 use router::config::Level;
-use router::control::api::Counters;
 use router::control::progress::Progress;
 use router::control::{items, links, rights};
 use sd_notify::NotifyState;

@@ -11,8 +11,8 @@ use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::process::ExitCode;
 
+use api::{self, Item, Request};
 use clap::Subcommand;
-use router::control::api::{self, Item, Request};
 
 use crate::client::{self, RESPONSE_TIMEOUT};
 use crate::{bundle, flow, policy};

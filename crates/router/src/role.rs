@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::distribution::AgentStatus;
-use crate::vantage::status::ProgramInfo;
 use crate::{grantor, vantage};
+use api::ProgramInfo;
 
 /// What a daemon is.
 #[derive(Clone, Debug)]

@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::Audit;
 use feed::netlink::{Follower, RouteInfo, Target};
 use fib::Prefix;
 use fingerpost_router::Daemon;
 use fingerpost_router::config::{Config, MAIN};
-use fingerpost_router::control::api::Audit;
 
 /// Sends packets at some hundred a second until its input is closed.
 const PEER: &str = r#"

@@ -229,9 +229,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::{Duration, Instant};
 
+    use api::{Audit, Counters, Feed, Fib, Interface, Worker};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use router::control::api::{Audit, Counters, Feed, Fib, Interface, Worker};
 
     use super::super::state::{Snapshot, State};
     use super::*;

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use api::{Item, Request};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use router::control::api::{Item, Request};
 
 use crate::client::{self, SocketArgs};
 use crate::stop;

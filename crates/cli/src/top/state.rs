@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use router::control::api::{Audit, Counters, Feed, Fib, Interface, Worker};
+use api::{Audit, Counters, Feed, Fib, Interface, Worker};
 
 /// A snapshot of a router.
 #[derive(Clone, Debug, Default)]

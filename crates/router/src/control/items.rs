@@ -9,11 +9,11 @@ use std::net::IpAddr;
 use feed::netlink::{AnyPrefix, Target};
 use fib::{Family, Hop, Prefix};
 
-use super::api::{self, Item};
 use super::kernel_sync::KernelSync;
 use super::plane::{HopTarget, Plane, PlaneTable, Ports, TableView};
 use super::protocols;
 use crate::daemon::View;
+use api::{self, Item};
 use datapath::stats::Snapshot;
 use datapath::{Class, Verdict};
 

@@ -43,7 +43,6 @@ use fib::{Family, Hop, Prefix};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use port::af_xdp::Interface;
 
-use super::api::{Audit, Event, EventKind};
 use super::audit::auditor::HEAL;
 use super::churn::ChurnMonitor;
 use super::devices::Devices;
@@ -51,6 +50,7 @@ use super::handle::ControlRequests;
 use super::monitor::{RecordingFollower, Subscribers, TurnChanges};
 use super::plane::{HopTarget, Plane, PlaneTable, TableView, WithoutRoutes};
 use super::report::{FEEDS, FeedCounts, Reporter};
+use api::{Audit, Event, EventKind};
 use datapath::{MARKS, WantReceiver};
 
 /// The most messages between two commits.

@@ -20,7 +20,6 @@
 //! | `workers` | the workers' threads |
 
 pub(crate) mod allowed_hosts;
-pub mod api;
 pub(crate) mod audit;
 mod churn;
 pub(crate) mod clients;

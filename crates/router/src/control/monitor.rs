@@ -24,9 +24,9 @@ use std::time::SystemTime;
 use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::{Family, Prefix};
 
-use super::api::{self, Event, EventKind};
 use super::items::target_view;
 use super::plane::{HopTarget, Plane, PlaneTable, TableView, WithoutRoutes};
+use api::{self, Event, EventKind};
 
 /// The events that a client's queue holds.
 const QUEUE: usize = 8192;

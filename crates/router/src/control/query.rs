@@ -9,12 +9,12 @@
 
 use std::sync::Arc;
 
-use super::api::{Item, Request};
 use super::handle::ControlHandle;
 use super::items;
 use super::kernel_sync::KernelSync;
 use crate::daemon::View;
 use crate::role::Role;
+use api::{Item, Request};
 
 /// Read access to a running router.
 #[derive(Clone, Debug)]

@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::api;
 use super::plane::{PlanePort, Ports};
+use api;
 
 /// The minimum interval between two lines about events that others cause.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);

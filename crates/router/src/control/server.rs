@@ -29,7 +29,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::stat::{Mode, fchmod};
 
-use super::api::{Item, Line, Message, Order, Request};
 use super::audit::diff::{self, DiffOptions, RequestError};
 use super::handle::ControlHandle;
 use super::kernel_sync::KernelSync;
@@ -38,6 +37,7 @@ use super::rights;
 use super::slots::Slots;
 use crate::daemon::{Daemon, Saver};
 use crate::distribution::Command;
+use api::{Item, Line, Message, Order, Request};
 
 /// The time that a client has to send a request or to read a reply.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -30,12 +30,12 @@ use super::health::HealthSample;
 use super::record::Eligibility;
 use super::rollout::{Action, Rollout, Timestamp};
 use super::source::SourcePoller;
-use super::status::DistributionStatus;
 use super::store::{self, BundleStore};
-use crate::control::api::EventKind;
 use crate::control::handle::ControlHandle;
 use crate::control::kernel_sync::KernelSync;
 use crate::control::rights;
+use api::DistributionStatus;
+use api::EventKind;
 
 /// Interval between two health samples.
 const TICK: Duration = Duration::from_secs(1);

@@ -38,7 +38,6 @@ mod rollout;
 pub mod share;
 mod source;
 mod startup;
-pub mod status;
 mod store;
 
 pub(crate) use agent::{Agent, AgentStatus, Command, DistributionMember};

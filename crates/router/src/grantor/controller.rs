@@ -22,15 +22,16 @@ use gate::tunnel::GateKeys;
 use rtrb::RingBuffer;
 use sha2::{Digest, Sha256};
 
+use super::comparison::add_comparison;
 use super::config::{Config, Fixed};
 use super::decider::{Decider, DeciderSetup, Policies};
 use super::decision_sender::DecisionSender;
 use super::hook::{HookRings, RING, SLOTS};
 use super::recorder::RequestRecorder;
-use super::status::{GateContact, GrantorStatus, PolicyComparison};
 use crate::control::progress::Turns;
 use crate::distribution::{AgentStatus, Bundle, DistributionMember, HealthSample};
-use crate::vantage::status::{ProgramInfo, hexadecimal};
+use api::{GateContact, GrantorStatus, PolicyComparison};
+use api::{ProgramInfo, hexadecimal};
 
 /// How long to wait for the policies to release the lists before.
 const RECLAIM_TIMEOUT: Duration = Duration::from_millis(500);
@@ -179,7 +180,7 @@ impl GrantorController {
             status.add_to(&mut policy);
             last_error = status.last_error.or(last_error);
             if let Some(comparison) = status.candidate {
-                candidate.get_or_insert_default().add(comparison);
+                add_comparison(candidate.get_or_insert_default(), comparison);
             }
         }
         let counters = &self.sender.counters;

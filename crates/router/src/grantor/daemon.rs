@@ -12,12 +12,12 @@ use port::af_xdp::Interface;
 use super::config::Config;
 use super::controller::GrantorController;
 use super::hook::{GrantorHook, SLOTS, TunnelEndpoints};
-use super::status::GrantorStatus;
 use crate::control::progress::Progress;
 use crate::daemon::{Daemon, Guard};
 use crate::distribution::{self, Agent};
 use crate::role::Role;
 use crate::router::{HookFactory, PortInfo, StartError, WorkerHook, by_name, present};
+use api::GrantorStatus;
 use datapath::stats::Snapshot;
 
 /// A grantor, until it is stopped or dropped.

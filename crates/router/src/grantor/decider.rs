@@ -24,10 +24,11 @@ use gate::grantor::{
 use gate::policy::Address;
 use rtrb::{Consumer, Producer};
 
+use super::comparison::comparison;
 use super::hook::{PolicyAnswer, RequestPacket};
-use super::status::PolicyComparison;
 use crate::control::progress::Turns;
 use crate::control::rights;
+use api::PolicyComparison;
 
 /// How long the thread sleeps without requests.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -132,7 +133,7 @@ impl LoadedPolicies {
             if let Some(error) = candidate.last_error() {
                 status.last_error = Some(format!("the candidate: {error}"));
             }
-            PolicyComparison::of(candidate)
+            comparison(candidate)
         });
     }
 }

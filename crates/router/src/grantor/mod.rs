@@ -25,6 +25,7 @@
 //! | `controller` | status queries and reloads |
 //! | `daemon` | the start and the stop of all of it |
 
+mod comparison;
 pub mod config;
 mod controller;
 mod daemon;
@@ -33,8 +34,8 @@ mod decision_sender;
 mod hook;
 mod programs;
 mod recorder;
-pub mod status;
 
+pub use comparison::comparison;
 pub use config::Config;
 pub(crate) use controller::GrantorController;
 pub use daemon::GrantorDaemon;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gate::decision::v2::chunk::TransferState;
 use gate::decision::v2::transfer::{ProgramImage, ProgramTransfer};
 
-use crate::vantage::status::{ProgramInfo, hexadecimal};
+use api::{ProgramInfo, hexadecimal};
 
 /// The maximum number of log messages that wait to be drained.
 const MESSAGES: usize = 256;

@@ -16,7 +16,7 @@
 //! the same members with the same weights. A limit is not part of an outcome.
 //!
 //! Samples, a thousand a second and worker, are evaluated with the gate's lookup tables. These do not
-//! contain the prefix that decided; a status request searches the lists for it ([`Outcome::of`]), which
+//! contain the prefix that decided; a status request searches the lists for it ([`outcome_of`]), which
 //! is also the slow counterpart that tests compare with. A new policy or candidate resets the numbers.
 //! Memory is bounded: [`PAIRS`] pairs of outcomes, [`RECENT`] flows.
 
@@ -30,8 +30,8 @@ use gate::policy::sources::SourceClass;
 use gate::policy::{Action, Policy, PolicyError};
 
 use super::config::{Rules, Set};
-use super::controller::status::{CandidateStatus, ChangedFlow, Outcome, OutcomeChange};
 use super::sampler::PacketSample;
+use api::{CandidateStatus, ChangedFlow, Outcome, OutcomeChange};
 
 /// The maximum number of pairs of outcomes that are counted separately.
 const PAIRS: usize = 256;
@@ -135,40 +135,38 @@ fn outcome_name(set: &Set, policy: &Rules) -> String {
     format!("grantors {}{suffix}", set.name)
 }
 
-impl Outcome {
-    /// Returns the outcome of rules for a flow and the prefix that decides. `policy`, if it is another
-    /// one, is the policy by which grantor sets are named.
-    pub(super) fn of(
-        rules: &Rules,
-        policy: Option<&Rules>,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Self {
-        if let Some(prefix) = rules.blocking(source) {
-            let rule = Some(prefix.to_string());
-            return Self { action: FIXED_OUTCOMES[BLOCKED].to_owned(), rule, line: None };
-        }
-        if rules.is_forged(source, destination) {
-            return Self { action: FIXED_OUTCOMES[FORGED].to_owned(), rule: None, line: None };
-        }
-        let rule = rules.find(destination);
-        let by = |action: String| Self {
-            action,
-            rule: rule.map(|rule| rule.prefix.to_string()),
-            line: rule.map(|rule| rule.line),
-        };
-        match rule.map(|rule| rule.action) {
-            None => by(FIXED_OUTCOMES[0].to_owned()),
-            Some(Action::Grantors(set)) => {
-                if let Some(prefix) = rules.allowing(source) {
-                    let rule = Some(prefix.to_string());
-                    return Self { action: FIXED_OUTCOMES[ALLOWED].to_owned(), rule, line: None };
-                }
-                let set = rules.sets.get(usize::from(set));
-                by(set.map_or_else(String::new, |set| outcome_name(set, policy.unwrap_or(rules))))
+/// Returns the outcome of rules for a flow and the prefix that decides. `policy`, if it is another
+/// one, is the policy by which grantor sets are named.
+pub(super) fn outcome_of(
+    rules: &Rules,
+    policy: Option<&Rules>,
+    source: IpAddr,
+    destination: IpAddr,
+) -> Outcome {
+    if let Some(prefix) = rules.blocking(source) {
+        let rule = Some(prefix.to_string());
+        return Outcome { action: FIXED_OUTCOMES[BLOCKED].to_owned(), rule, line: None };
+    }
+    if rules.is_forged(source, destination) {
+        return Outcome { action: FIXED_OUTCOMES[FORGED].to_owned(), rule: None, line: None };
+    }
+    let rule = rules.find(destination);
+    let by = |action: String| Outcome {
+        action,
+        rule: rule.map(|rule| rule.prefix.to_string()),
+        line: rule.map(|rule| rule.line),
+    };
+    match rule.map(|rule| rule.action) {
+        None => by(FIXED_OUTCOMES[0].to_owned()),
+        Some(Action::Grantors(set)) => {
+            if let Some(prefix) = rules.allowing(source) {
+                let rule = Some(prefix.to_string());
+                return Outcome { action: FIXED_OUTCOMES[ALLOWED].to_owned(), rule, line: None };
             }
-            Some(action) => by(rules.action_name(action)),
+            let set = rules.sets.get(usize::from(set));
+            by(set.map_or_else(String::new, |set| outcome_name(set, policy.unwrap_or(rules))))
         }
+        Some(action) => by(rules.action_name(action)),
     }
 }
 
@@ -244,8 +242,8 @@ impl CandidateEvaluation {
         let changed = |flow: &Recent| ChangedFlow {
             source: flow.source,
             destination: flow.destination,
-            policy: Outcome::of(policy, None, flow.source, flow.destination),
-            candidate: Outcome::of(candidate, Some(policy), flow.source, flow.destination),
+            policy: outcome_of(policy, None, flow.source, flow.destination),
+            candidate: outcome_of(candidate, Some(policy), flow.source, flow.destination),
             packets: flow.packets,
             ago: flow.last.elapsed().as_secs_f64(),
         };

@@ -42,9 +42,8 @@ use crate::distribution::{AgentStatus, Bundle, DistributionMember, HealthSample}
 
 mod counters;
 mod flows;
-pub mod status;
 
-use status::{CandidateStatus, GateStatus, ProgramInfo};
+use api::{CandidateStatus, GateStatus, ProgramInfo};
 
 /// How long to wait for the workers to release the policy before.
 const RECLAIM_TIMEOUT: Duration = Duration::from_millis(500);

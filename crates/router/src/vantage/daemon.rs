@@ -275,7 +275,7 @@ impl GateDaemon {
     }
 
     /// Returns the status of the gate.
-    pub fn status(&self) -> super::status::GateStatus {
+    pub fn status(&self) -> api::GateStatus {
         self.controller.status()
     }
 

@@ -65,7 +65,7 @@ mod syn_cookies;
 
 pub use config::Config;
 pub(crate) use controller::GateController;
-pub use controller::{ReloadError, status};
+pub use controller::ReloadError;
 pub use counter_snapshot::CounterSnapshot;
 #[cfg(test)]
 pub(crate) use counter_snapshot::counter_names;

@@ -29,8 +29,8 @@ use gate::program::Programs;
 use gate::program::library::{Library, StoredProgram, VerificationJob};
 
 use super::config::Config;
-use super::status::{ProgramInfo, hexadecimal};
 use crate::control::rights;
+use api::{ProgramInfo, hexadecimal};
 
 /// How long to wait for the workers to release the programs before.
 const RECLAIM_TIMEOUT: Duration = Duration::from_millis(500);

@@ -19,9 +19,9 @@ use super::unix;
 use crate::config::Metrics;
 use crate::control::rights;
 use crate::daemon::View;
-use crate::grantor::status::GrantorStatus;
 use crate::role::Role;
 use crate::vantage::{CounterGroup, is_gauge};
+use api::GrantorStatus;
 use datapath::stats::Snapshot;
 use datapath::{Class, Verdict};
 
@@ -229,7 +229,7 @@ fn router_numbers(stats: &Snapshot) -> Vec<Number> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grantor::status::PolicyComparison;
+    use api::PolicyComparison;
 
     #[test]
     fn every_drop_has_a_column_and_they_add_up() {

@@ -42,13 +42,13 @@ use fib::Hop;
 
 use super::diff::{MAIN, prefix_text};
 use super::{AuditFamily, is_resolvable, is_same_path};
-use crate::control::api::{Difference, EventKind, RouteView};
 use crate::control::handle::ControlHandle;
 use crate::control::items::{self, TargetView, target_view};
 use crate::control::kernel_sync::KernelSync;
 use crate::control::plane::{HopTarget, Plane};
 use crate::control::rights;
 use crate::daemon::View;
+use api::{Difference, EventKind, RouteView};
 
 /// The interval of the comparisons.
 const ROUND: Duration = Duration::from_millis(50);

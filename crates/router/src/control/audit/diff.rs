@@ -38,11 +38,11 @@ use feed::netlink::{AnyPrefix, Kernel, Lookup, LookupResult, NullFollower, Targe
 use fib::{Family, Hop, Prefix};
 
 use super::{AuditFamily, is_compared, is_resolvable, is_same_path, is_same_route};
-use crate::control::api::{Compared, Difference, Item, RouteView};
 use crate::control::handle::ControlHandle;
 use crate::control::items::{TargetView, target_view};
 use crate::control::kernel_sync::KernelSync;
 use crate::control::plane::{HopTarget, Plane};
+use api::{Compared, Difference, Item, RouteView};
 
 /// The kernel's main table.
 pub(super) const MAIN: u32 = 254;

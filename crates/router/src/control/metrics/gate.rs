@@ -11,9 +11,9 @@ use std::fmt;
 use super::Scrape;
 use super::help;
 use super::writer::{Family, Writer, bytes, family};
-use crate::vantage::status::RuleTraffic;
 use crate::vantage::{CounterGroup, is_gauge};
 use crate::web::DestinationList;
+use api::RuleTraffic;
 
 impl Scrape {
     pub(super) fn encode_gate(&self, to: &mut Writer<'_>) -> fmt::Result {

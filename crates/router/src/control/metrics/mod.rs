@@ -37,12 +37,12 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::{Registry, Unit};
 
-use super::api::{Audit, Feed, Fib, Interface, Item};
 use super::http::HttpResponse;
 use super::items;
 use super::query::QueryHandle;
 use crate::role::Role;
 use crate::web::DestinationList;
+use api::{Audit, Feed, Fib, Interface, Item};
 use datapath::stats::Snapshot;
 use process::Process;
 use writer::{Family, Writer, classic, family};

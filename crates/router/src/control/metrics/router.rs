@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::Scrape;
 use super::writer::{Writer, bytes, family};
-use crate::control::api::{Feed, Fib, Interface};
+use api::{Feed, Fib, Interface};
 use datapath::Class;
 use datapath::stats::Snapshot;
 

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{CandidateEvaluation, OTHERS, PAIRS, RECENT};
+use super::{CandidateEvaluation, OTHERS, PAIRS, RECENT, outcome_of};
 use crate::vantage::config::{Config, Rules};
-use crate::vantage::controller::status::Outcome;
 use crate::vantage::{PacketSample, RuleOutcome};
 
 /// Reads two policies, the second as the candidate of the first.
@@ -35,7 +34,7 @@ fn sample(source: IpAddr, destination: IpAddr, every: u32) -> PacketSample {
 
 /// Returns the outcome for an address pair by a search of every prefix.
 fn outcome_by_search(rules: &Rules, policy: &Rules, source: IpAddr, destination: IpAddr) -> String {
-    Outcome::of(rules, Some(policy), source, destination).action
+    outcome_of(rules, Some(policy), source, destination).action
 }
 
 /// Writes a random policy: nested prefixes of a small space, sets, limits, allowed and blocked
@@ -163,7 +162,7 @@ fn changed_flows_have_their_rules_and_the_latest_is_first() {
     assert_eq!(first.candidate.rule.as_deref(), Some("192.0.2.128/25"));
     assert_eq!(first.candidate.line, Some(8));
     let (source, destination) = ([10, 66, 0, 1].into(), [192, 0, 2, 1].into());
-    let allowed = Outcome::of(rules.candidate.as_ref().unwrap(), None, source, destination);
+    let allowed = outcome_of(rules.candidate.as_ref().unwrap(), None, source, destination);
     assert_eq!((&*allowed.action, allowed.rule.as_deref()), ("allowed", Some("10.66.0.0/16")));
 }
 

@@ -5,10 +5,10 @@
 
 use gate::gate::{OutcomeCounts, RuleCounters, RuleOutcome};
 
-use super::status::RuleTraffic;
 use super::{ActiveRules, GateController, lock};
 use crate::vantage::counter_snapshot::CounterGroup;
 use crate::vantage::rule_ids::RuleGroup;
+use api::RuleTraffic;
 
 /// The packets and bytes that the XDP program has dropped, by reason.
 #[derive(Clone, Copy, Debug)]

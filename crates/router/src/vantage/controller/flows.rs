@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use gate::flow::{Flow, Pair};
 use gate::state::{State, Traffic};
 
-use super::status::{FlowStatus, Outcome};
 use super::{GateController, QueryChannels, lock};
+use crate::vantage::candidate::outcome_of;
 use crate::vantage::config::{Rule, Rules};
 use crate::vantage::rings::{FlowEntry, Query, QueryReply};
+use api::FlowStatus;
 use datapath::Verdict;
 
 /// How long a worker may take for the next reply.
@@ -95,8 +96,7 @@ impl GateController {
             status.line = Some(line);
         }
         let candidate = rules.candidate.as_deref();
-        status.candidate =
-            candidate.map(|candidate| Outcome::of(candidate, Some(&rules), src, dst));
+        status.candidate = candidate.map(|candidate| outcome_of(candidate, Some(&rules), src, dst));
         status.first_seen_ago = first_seen.filter(|_| entry.is_none());
         let cookies = self.fixed.admission.is_some_and(|a| a.syn_cookie_rate.is_some());
         status.address_validation = (cookies && entry.is_none()).then(|| "syn-cookie".to_owned());

@@ -12,17 +12,23 @@
 //! meaning. A reply ends with `end` or `error`, so that a client detects one that was cut short.
 //! Numbers are counts, bytes or seconds, as the name says.
 
+#![forbid(unsafe_code)]
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::distribution::status::DistributionStatus;
-pub use crate::grantor::status::{ChangedDecision, GateContact, GrantorStatus, PolicyComparison};
-pub use crate::vantage::status::{
+mod distribution;
+mod gate;
+mod grantor;
+
+pub use distribution::DistributionStatus;
+pub use gate::{
     CandidateStatus, ChangedFlow, FlowStatus, GateStatus, Outcome, OutcomeChange, ProgramInfo,
-    RuleTraffic,
+    RuleTraffic, hexadecimal,
 };
+pub use grantor::{ChangedDecision, GateContact, GrantorStatus, PolicyComparison};
 
 /// A line to the router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

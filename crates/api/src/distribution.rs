@@ -1,6 +1,6 @@
 //! The status of a member's bundles, as the control socket returns it.
 //!
-//! The compatibility rule is that of `control/api.rs`: releases may add fields, and never change the
+//! The compatibility rule is that of `lib.rs`: releases may add fields, and never change the
 //! meaning of one.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The status of a gate and of its flows: the types of the control socket's replies.
 //!
-//! As in the router's replies (`control/api.rs`), fields may be added and no field changes its meaning.
+//! As in the router's replies (`lib.rs`), fields may be added and no field changes its meaning.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -171,7 +171,7 @@ pub struct ProgramInfo {
 }
 
 /// Returns a digest in hexadecimal digits.
-pub(crate) fn hexadecimal(digest: &[u8]) -> String {
+pub fn hexadecimal(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -269,7 +269,7 @@ pub struct FlowStatus {
 
 impl FlowStatus {
     /// Makes the status of an unknown flow.
-    pub(super) fn unknown(source: IpAddr, destination: IpAddr, generation: u64) -> Self {
+    pub fn unknown(source: IpAddr, destination: IpAddr, generation: u64) -> Self {
         Self {
             source,
             destination,

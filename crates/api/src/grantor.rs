@@ -1,17 +1,11 @@
 //! The status of a grantor: the types of the control socket's replies.
 //!
-//! As in the router's replies (`control/api.rs`), fields may be added and no field changes its meaning.
+//! As in the router's replies (`lib.rs`), fields may be added and no field changes its meaning.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use gate::flow::Pair;
-use gate::grantor::{Difference, Shadow};
 use serde::{Deserialize, Serialize};
-
-/// The maximum number of reported flows with another decision.
-const MAX_FLOWS: usize = 256;
 
 /// The status of a grantor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -71,34 +65,6 @@ pub struct PolicyComparison {
     pub flows: Vec<ChangedDecision>,
 }
 
-impl PolicyComparison {
-    /// Returns the comparison with a candidate.
-    pub fn of(candidate: &Shadow) -> Self {
-        let changes = candidate.changes().iter();
-        let mut flows: Vec<_> = candidate.flows().map(ChangedDecision::of).collect();
-        flows.sort_unstable_by_key(|flow| (Reverse(flow.requests), flow.source, flow.destination));
-        Self {
-            requests: candidate.requests(),
-            failed: candidate.failed(),
-            changes: changes
-                .map(|((was, will), count)| (format!("{was}_{will}"), *count))
-                .collect(),
-            flows,
-        }
-    }
-
-    /// Adds the comparison of another worker.
-    pub(super) fn add(&mut self, other: Self) {
-        self.requests += other.requests;
-        self.failed += other.failed;
-        for (change, count) in other.changes {
-            *self.changes.entry(change).or_default() += count;
-        }
-        self.flows.extend(other.flows);
-        self.flows.truncate(MAX_FLOWS);
-    }
-}
-
 /// A flow with another decision by the candidate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChangedDecision {
@@ -112,21 +78,4 @@ pub struct ChangedDecision {
     pub candidate: String,
     /// The number of its requests with another decision.
     pub requests: u64,
-}
-
-impl ChangedDecision {
-    /// Returns the status of a difference.
-    pub fn of(difference: &Difference) -> Self {
-        let (source, destination) = match difference.flow.pair() {
-            Pair::V4 { src, dst } => (IpAddr::V4(src.into()), IpAddr::V4(dst.into())),
-            Pair::V6 { src, dst } => (IpAddr::V6(src.into()), IpAddr::V6(dst.into())),
-        };
-        Self {
-            source,
-            destination,
-            policy: difference.policy.to_string(),
-            candidate: difference.candidate.to_string(),
-            requests: difference.requests,
-        }
-    }
 }
