@@ -38,14 +38,15 @@ use std::sync::Arc;
 use fib::{Choice, Family, Fib, Full, Hop, Prefix, Rib};
 
 use crate::flow::{Flow, Pair, permute};
-use crate::gate::RuleId;
 use crate::limit::aggregate::{Limit, MAX_LIMITS};
 
 mod forged;
+mod rule_id;
 pub mod sources;
 
 pub use forged::Forged;
 use forged::{HostPrefix, InsidePrefixes};
+pub use rule_id::{MAX_RULE_IDS, RuleId};
 use sources::{SourceClass, SourceLists};
 
 /// The buckets of a set, as a power of two.
@@ -555,7 +556,7 @@ mod tests {
         let set = draft.set(&[grantor(1, 1)]);
         let line = |number| RuleId::of_rule(number).unwrap();
         let actions = [Action::Back, Action::Front, Action::Drop];
-        for (at, number) in (0..).zip([0, 7, crate::gate::RULES - 1]) {
+        for (at, number) in (0..).zip([0, 7, MAX_RULE_IDS - 1]) {
             draft.set_rule(line(number));
             let own = draft.set_with_limits(set, None, None);
             assert!(draft.sets[usize::from(own)].limit().is_none());
@@ -569,7 +570,7 @@ mod tests {
         draft.v4(p4("9.0.0.0/8"), Action::Grantors(set));
         draft.v4(p4("10.0.0.0/8"), Action::Drop);
         let policy = draft.build(1).unwrap();
-        for (at, number) in (0..).zip([0, 7, crate::gate::RULES - 1]) {
+        for (at, number) in (0..).zip([0, 7, MAX_RULE_IDS - 1]) {
             let (action, counts) = policy.action_and_rule(&Flow::v4(1, at << 24));
             assert!(matches!(action, Some(Action::Grantors(own)) if policy.rule_of(own) == counts));
             assert_eq!(counts, line(number));

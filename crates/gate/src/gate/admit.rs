@@ -18,14 +18,14 @@
 use super::prove::{Resets, Segment, is_tcp, segment};
 use super::source::unprotected_verdict;
 use super::{
-    DropReason, GROUP, Gate, GateCounters, Packet, RuleCounters, RuleId, Unresolved, Verdict,
+    DropReason, GROUP, Gate, GateCounters, Packet, RuleCounters, Unresolved, Verdict,
     charged_verdict, verdict_by_outcome,
 };
 use crate::admission::{Admission, Arrival};
 use crate::cookie::{Cookie, Cookies};
 use crate::flow::Flow;
 use crate::index::Index;
-use crate::policy::Action;
+use crate::policy::{Action, RuleId};
 use crate::priority::{FIRST, dscp};
 use crate::state::{Outcome, Record};
 use crate::table::{FlowTable, PolicyBinding};

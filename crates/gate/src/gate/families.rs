@@ -2,9 +2,9 @@
 
 use fib::Hop;
 
-use super::{GROUP, Packet, RuleId, Unresolved};
+use super::{GROUP, Packet, Unresolved};
 use crate::flow::{Flow, Pair};
-use crate::policy::{Action, Address, Policy};
+use crate::policy::{Action, Address, Policy, RuleId};
 
 /// Addresses by family, and the packet of each.
 pub(super) struct Families {

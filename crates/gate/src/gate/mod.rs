@@ -59,7 +59,7 @@ mod source;
 mod verdict;
 
 pub use decide::{IgnoredReason, MAX_PREFIX_DECISIONS};
-pub use rule_counters::{OutcomeCounts, RULES, RuleCounters, RuleId, RuleOutcome};
+pub use rule_counters::{OutcomeCounts, RuleCounters, RuleOutcome};
 pub use verdict::{Count, DropReason, GateCounters, Verdict};
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ use crate::flow::Flow;
 use crate::index::Index;
 use crate::index::lines::Lines;
 use crate::limit::aggregate::{Aggregates, Class, ExceededLimit};
-use crate::policy::{Action, Address, GrantorSet, Policy};
+use crate::policy::{Action, Address, GrantorSet, Policy, RuleId};
 use crate::program::Programs;
 use crate::state::{Outcome, Record};
 use crate::table::{FlowTable, PolicyBinding};

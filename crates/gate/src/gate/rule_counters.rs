@@ -23,26 +23,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Count;
-
-/// The number of rules with counters of their own.
-pub const RULES: usize = 512;
-/// The number of counter lines.
-const LINES: usize = RULES + 2;
-
-/// The number of a rule's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RuleId(u16);
-
-impl RuleId {
-    /// All rules without counters of their own.
-    pub const OTHERS: Self = Self(0);
-    /// Packets that no rule has decided about.
-    pub const NONE: Self = Self(1);
-    /// Returns the number of the rule at this position; there are [`RULES`].
-    pub fn of_rule(number: usize) -> Option<Self> {
-        (number < RULES).then_some(Self(number as u16 + 2))
-    }
-}
+use crate::policy::RuleId;
 
 /// The outcome for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,7 +66,7 @@ pub struct RuleCounters(Box<[Words]>);
 
 impl Default for RuleCounters {
     fn default() -> Self {
-        Self((0..LINES).map(|_| Words::default()).collect())
+        Self((0..RuleId::COUNT).map(|_| Words::default()).collect())
     }
 }
 
@@ -97,14 +78,14 @@ impl RuleCounters {
     /// Counts a packet; only the worker that owns the counters calls this.
     #[inline(always)]
     pub(super) fn enter(&self, line: RuleId, outcome: RuleOutcome, bytes: u32) {
-        let Some(Words(words)) = self.0.get(usize::from(line.0)) else { return };
+        let Some(Words(words)) = self.0.get(line.index()) else { return };
         add(&words[outcome as usize], 1);
         add(&words[RuleOutcome::ALL.len() + outcome as usize], bytes.into());
     }
 
     /// Reads the counters of a rule.
     pub fn read(&self, line: RuleId) -> OutcomeCounts {
-        let Some(Words(words)) = self.0.get(usize::from(line.0)) else {
+        let Some(Words(words)) = self.0.get(line.index()) else {
             return OutcomeCounts::default();
         };
         let word = |at: usize| words[at].load(Ordering::Relaxed);
@@ -117,20 +98,21 @@ impl RuleCounters {
 
     /// Iterates over all rules.
     pub fn lines(&self) -> impl Iterator<Item = (RuleId, OutcomeCounts)> {
-        (0..LINES as u16).map(|at| (RuleId(at), self.read(RuleId(at))))
+        RuleId::all().map(|rule| (rule, self.read(rule)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::MAX_RULE_IDS;
 
     #[test]
     fn counters_of_a_rule_are_one_cache_line_with_words_by_outcome() {
         assert_eq!((size_of::<Words>(), align_of::<Words>()), (64, 64));
         let ledger = RuleCounters::default();
-        let last = RuleId::of_rule(RULES - 1).unwrap();
-        assert_eq!(RuleId::of_rule(RULES), None);
+        let last = RuleId::of_rule(MAX_RULE_IDS - 1).unwrap();
+        assert_eq!(RuleId::of_rule(MAX_RULE_IDS), None);
         for (at, outcome) in RuleOutcome::ALL.into_iter().enumerate() {
             for _ in 0..=at {
                 ledger.enter(last, outcome, 100);

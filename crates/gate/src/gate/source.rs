@@ -4,9 +4,9 @@
 //! Destinations of blocked sources are not looked up at all.
 
 use super::families::{Families, src};
-use super::{DropReason, GateCounters, Packet, RuleCounters, RuleId, Verdict};
+use super::{DropReason, GateCounters, Packet, RuleCounters, Verdict};
 use crate::policy::sources::SourceClass;
-use crate::policy::{Action, Policy};
+use crate::policy::{Action, Policy, RuleId};
 
 /// Sets the verdicts for packets of listed sources; returns a bit for each such packet.
 pub(super) fn apply_lists(

@@ -7,9 +7,9 @@
 //!   received = requests + granted + allowed + passed + asked + Σ dropped by reason
 //! ```
 
-use super::rule_counters::{RuleCounters, RuleId, RuleOutcome};
+use super::rule_counters::{RuleCounters, RuleOutcome};
 use crate::cookie::Cookie;
-use crate::policy::Address;
+use crate::policy::{Address, RuleId};
 
 /// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,14 +23,15 @@
 use std::fmt;
 
 use feed::netlink::AnyPrefix;
-use gate::gate::{Count, OutcomeCounts, RULES, RuleCounters, RuleId};
+use gate::gate::{Count, OutcomeCounts, RuleCounters};
+use gate::policy::{MAX_RULE_IDS, RuleId};
 
 use super::config::{Rule, Rules};
 
 /// The maximum number of rules with a line of their own.
 pub(super) const MOST: usize = 256;
 
-const _: () = assert!(2 * MOST <= RULES);
+const _: () = assert!(2 * MOST <= MAX_RULE_IDS);
 
 /// A line of the ledgers.
 #[derive(Clone, Debug)]
@@ -92,7 +93,7 @@ impl RuleIds {
             Some(Slot { line, owner, zero: OutcomeCounts::default(), since: 0 })
         };
         Self {
-            slots: (0..RULES).map_while(slot).collect(),
+            slots: (0..MAX_RULE_IDS).map_while(slot).collect(),
             gone: OutcomeCounts::default(),
             reloads: 0,
         }
@@ -349,12 +350,12 @@ mod tests {
         // Each reload replaces one rule.
         rig.reload(rules(0..10));
         let mut last = Vec::new();
-        for turn in 0..RULES as u32 {
+        for turn in 0..MAX_RULE_IDS as u32 {
             rig.reload(rules((0..9).chain([100 + turn])));
             last.push(rig.rules.rules[9].counted);
         }
         for (at, line) in last.iter().enumerate() {
-            assert!(!last[..at].iter().rev().take(RULES - 20).any(|before| before == line));
+            assert!(!last[..at].iter().rev().take(MAX_RULE_IDS - 20).any(|before| before == line));
         }
     }
 

@@ -8,16 +8,16 @@ use fib::{Prefix, Publisher};
 use super::{GRANT, SECOND, packet, random_flow};
 use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::{Flow, Key, Pair};
-use crate::gate::{Gate, OutcomeCounts, Packet, RULES, RuleId, RuleOutcome, Verdict};
+use crate::gate::{Gate, OutcomeCounts, Packet, RuleOutcome, Verdict};
 use crate::policy::sources::{SourceClass, SourceListBuilder};
-use crate::policy::{Action, Address, Grantor, Policy, PolicyBuilder};
+use crate::policy::{Action, Address, Grantor, MAX_RULE_IDS, Policy, PolicyBuilder, RuleId};
 use crate::state::{Decision, Stamp};
 
 /// Rules of both families; the number is the rule's, if it has one.
 const RULES_OF: [(&str, u8, Option<usize>); 9] = [
     ("192.0.2.0/24", 0, Some(0)),
     ("192.0.2.2/32", 0, Some(1)),
-    ("192.0.2.240/28", 1, Some(RULES - 1)),
+    ("192.0.2.240/28", 1, Some(MAX_RULE_IDS - 1)),
     ("192.0.2.3/32", 2, None),
     ("198.51.100.0/24", 3, Some(2)),
     ("203.0.113.0/24", 4, Some(9)),
@@ -37,7 +37,7 @@ fn policy(generation: u64) -> (Policy, Vec<(&'static str, RuleId)>) {
         if turn > 0 && turn % RULES_OF.len() == at {
             continue;
         }
-        let number = number.map(|number| (number + 16 * turn) % RULES);
+        let number = number.map(|number| (number + 16 * turn) % MAX_RULE_IDS);
         let line = number.and_then(RuleId::of_rule).unwrap_or(RuleId::OTHERS);
         lines.push((prefix, line));
         draft.set_rule(line);
