@@ -59,8 +59,8 @@ mod source;
 mod verdict;
 
 pub use decide::{IgnoredReason, MAX_PREFIX_DECISIONS};
-pub use rule_counters::{OutcomeCounts, RuleCounters, RuleOutcome};
-pub use verdict::{Count, DropReason, GateCounters, Verdict};
+pub use rule_counters::{Count, OutcomeCounts, RuleCounters, RuleOutcome};
+pub use verdict::{DropReason, GateCounters, Verdict};
 
 use std::sync::Arc;
 

@@ -22,8 +22,23 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Count;
 use crate::policy::RuleId;
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, Ethernet headers included.
+    pub bytes: u64,
+}
+
+impl Count {
+    pub(super) fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+}
 
 /// The outcome for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,7 @@
 //!   received = requests + granted + allowed + passed + asked + Σ dropped by reason
 //! ```
 
-use super::rule_counters::{RuleCounters, RuleOutcome};
+use super::rule_counters::{Count, RuleCounters, RuleOutcome};
 use crate::cookie::Cookie;
 use crate::policy::{Address, RuleId};
 
@@ -95,22 +95,6 @@ pub enum DropReason {
     /// Only a forger sends it to the front: its source is behind the gate or the gate's own, or it
     /// is for a tunnel's end.
     Forged,
-}
-
-/// Packets and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes, Ethernet headers included.
-    pub bytes: u64,
-}
-
-impl Count {
-    fn add(&mut self, bytes: u32) {
-        self.packets += 1;
-        self.bytes += u64::from(bytes);
-    }
 }
 
 /// Counters of verdicts and of changes to the table.
