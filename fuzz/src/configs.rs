@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use router::config::{Config, ConfigError};
+use config::{Config, ConfigError};
 use router::vantage;
 
 /// Counts of the results of inputs.

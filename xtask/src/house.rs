@@ -25,7 +25,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("feed", &["fib"]),
     ("gate", &["fib", "wire"]),
     ("datapath", &["fib", "wire", "port"]),
-    ("router", &["fib", "wire", "port", "feed", "gate", "datapath", "api"]),
+    ("config", &["fib", "port", "feed", "datapath"]),
+    ("router", &["fib", "wire", "port", "feed", "gate", "datapath", "api", "config"]),
     // The program is what joins everything for a person; see docs/decisions.
     ("fingerpost", LIBRARIES),
     ("bench", LIBRARIES),
@@ -38,7 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// Every library of ours.
 const LIBRARIES: &[&str] =
-    &["output", "api", "router", "fib", "wire", "port", "feed", "gate", "datapath"];
+    &["output", "api", "config", "router", "fib", "wire", "port", "feed", "gate", "datapath"];
 
 /// What the tests of any crate may use beside that: real tables come as files.
 pub(crate) const FOR_TESTS: &[&str] = &["feed"];

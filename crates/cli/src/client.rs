@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use api::{Item, Line};
-use router::config::CONTROL;
+use config::CONTROL;
 use serde::Serialize;
 
 /// Time limit of the router for each item of a response.

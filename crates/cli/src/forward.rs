@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use config::Config;
 use output::progress;
-use router::config::Config;
 use router::control::routes::Routes;
 use router::{Router, Running};
 

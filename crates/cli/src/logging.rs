@@ -16,9 +16,9 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use config::Level;
 use log::{Log, Metadata, Record};
 use nix::sys::stat::fstat;
-use router::config::Level;
 
 /// The environment variable of the level.
 const VARIABLE: &str = "FINGERPOST_LOG";

@@ -73,7 +73,7 @@ mod watchdog;
 struct Cli {
     /// Set the least severe level of the log: error, warn, info or debug [default: info]
     #[arg(long, global = true, value_name = "LEVEL", value_parser = logging::parse)]
-    log_level: Option<router::config::Level>,
+    log_level: Option<config::Level>,
     #[command(subcommand)]
     command: Command,
 }

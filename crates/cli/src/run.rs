@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use api::Counters;
+use config::Config;
 use output::progress;
-use router::config::Config;
 use router::control::progress::Progress;
 use router::{Daemon, ImageStart, preflight};
 use serde_json::json;

@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::Counters;
+use config::Level;
 use datapath::stats::Snapshot;
 use router::PortInfo;
-use router::config::Level;
 use router::control::progress::Progress;
 use router::control::{items, links, rights};
 use sd_notify::NotifyState;

@@ -13,7 +13,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod config;
 pub mod control;
 mod daemon;
 pub mod distribution;

@@ -32,7 +32,6 @@ use nix::sched::sched_getaffinity;
 use nix::unistd::Pid;
 use port::af_xdp::{self, ModeChoice};
 
-use crate::config;
 use crate::control::{links, rights};
 use crate::grantor;
 use crate::router::StartError;

@@ -20,11 +20,11 @@ use fib::{Publisher, Reader};
 use port::af_xdp::{self, Interface, RingSizes, Socket};
 use port::{Arena, Host, PlaceholderPort, Port, PortStats};
 
-use crate::config::{self, Config, Target};
 use crate::control::links;
 use crate::control::plane::Ports;
 use crate::control::routes::{Routes, RoutesError};
 use crate::control::workers::Workers;
+use config::{Config, Target};
 use datapath::stats::{Snapshot, WorkerStats};
 use datapath::{
     Adjacencies, HELD, Ingress, Ingresses, PacketHook, SIZE, Tables, Want, WantReceiver, Worker,

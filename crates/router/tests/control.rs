@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use config::{Config, Target};
 use datapath::stats::{Snapshot, WorkerStats};
 use datapath::{Adjacencies, Adjacency, Ingresses, Tables, Verdict, Worker, WorkerSetup, wants};
 use fib::{Hop, Prefix, Publisher};
-use fingerpost_router::config::{Config, Target};
 use fingerpost_router::control::routes::{Routes, RoutesError};
 use fingerpost_router::control::workers::Workers;
 use fingerpost_router::{Router, StartError};

@@ -18,10 +18,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::Audit;
+use config::{Config, MAIN};
 use feed::netlink::{Follower, RouteInfo, Target};
 use fib::Prefix;
 use fingerpost_router::Daemon;
-use fingerpost_router::config::{Config, MAIN};
 
 /// Sends packets at some hundred a second until its input is closed.
 const PEER: &str = r#"

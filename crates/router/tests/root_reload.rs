@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fingerpost_router::config::Config;
+use config::Config;
 use fingerpost_router::{Daemon, ReloadError};
 use network::{ip, set};
 use port::af_xdp::steer::SteeringOutcome;

@@ -17,8 +17,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use config::Config;
 use datapath::Verdict;
-use fingerpost_router::config::Config;
 use fingerpost_router::{Router, Running, StartError};
 use network::ip;
 use port::af_xdp::bpf::asm::{Assembler, Helper, Reg};

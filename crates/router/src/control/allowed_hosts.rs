@@ -14,26 +14,18 @@
 //! Any other request is misdirected (421; RFC 9110, section 15.5.20), and a request without exactly
 //! one `Host` is invalid (400; RFC 9112, section 3.2). The port is ignored: it may be a tunnel's.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use hyper::Request;
 use hyper::header::HOST;
+
+use config::is_host_name;
 
 use super::http::HttpResponse;
 
 /// The host names that the server accepts, beside addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AllowedHosts(Vec<String>);
-
-/// Returns whether a text is a valid host name: no port, no address, no other part of a URL.
-pub(crate) fn is_host_name(text: &str) -> bool {
-    let is_label = |label: &str| {
-        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        !label.is_empty() && label.len() <= 63 && label.bytes().all(is_valid)
-    };
-    let text = text.strip_suffix('.').unwrap_or(text);
-    text.len() <= 253 && text.split('.').all(is_label) && text.parse::<IpAddr>().is_err()
-}
 
 /// Returns the value of a `Host` without its port.
 fn without_port(host: &str) -> &str {

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use feed::{Label, Labels, RoutingTable};
 use fib::{Choice, Family, Full, Hop, HopTable, Prefix, Rib, Updater};
 
-use crate::config::{Config, RouteFile, Target, Via};
+use config::{Config, RouteFile, Target, Via};
 use datapath::{Adjacencies, Adjacency};
 
 /// The routes of both families, and the tables made of them.

@@ -28,12 +28,12 @@ use fib::image::{Image, NotStorable, replace};
 use port::af_xdp::Locals;
 
 use super::{Daemon, dump, system};
-use crate::config::Config;
 use crate::control::handle::ControlHandle;
 use crate::control::kernel_sync::KernelSync;
 use crate::control::links;
 use crate::control::plane::{AdoptError, Plane, SystemNames};
 use crate::router::StartError;
+use config::Config;
 
 /// What came of the image at the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

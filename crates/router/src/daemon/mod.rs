@@ -32,7 +32,6 @@ use feed::netlink::Kernel;
 use port::Host;
 use port::af_xdp::Interface;
 
-use crate::config::{self, Config, Metrics};
 use crate::control::allowed_hosts::AllowedHosts;
 use crate::control::audit::auditor::Auditor;
 use crate::control::devices::{DeviceStates, Devices};
@@ -49,6 +48,7 @@ use crate::router::{
     HookFactory, PortInfo, Readers, StartError, Started, Unserved, by_name, open, present, start,
 };
 use crate::web::Web;
+use config::{self, Config, Metrics};
 use control::{Control, Turns};
 use datapath::Remains;
 use datapath::stats::Snapshot;

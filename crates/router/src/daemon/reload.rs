@@ -36,12 +36,12 @@ use port::af_xdp::Interface;
 use super::control::Control;
 use super::view::Seen;
 use super::{Daemon, by_name, learn, publish, readers, system, table};
-use crate::config::{self, Config, ConfigError};
 use crate::control::devices::Devices;
 use crate::control::kernel_sync::KernelSync;
 use crate::control::plane::{Plane, PlanePort};
 use crate::role::Role;
 use crate::router::{StartError, Started, Unserved, open, open_one, present, wanted_queues};
+use config::{self, Config, ConfigError};
 use datapath::WantReceiver;
 
 /// How often it is asked whether rules have changed.

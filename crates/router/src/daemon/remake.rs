@@ -23,11 +23,11 @@ use port::af_xdp::Interface;
 
 use super::view::Seen;
 use super::{Daemon, readers};
-use crate::config::Config;
 use crate::control::devices::DeviceState;
 use crate::router::{
     HookFactory, LARGEST_MTU, PortInfo, Readers, StartError, Started, Unserved, WorkerHook, start,
 };
+use config::Config;
 
 /// The delay before a device that could not be served is tried again, at first and at most.
 const FIRST: Duration = Duration::from_secs(1);

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::key::PublicKey;
-use crate::config::TimeSpan;
+use config::TimeSpan;
 
 const POLL_SECONDS: u64 = 60;
 const CANARY_SECONDS: u64 = 3600;

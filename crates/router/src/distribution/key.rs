@@ -11,7 +11,7 @@ use std::path::Path;
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
-use crate::vantage::config::check::secret;
+use config::read_secret;
 
 /// Length of a signature in bytes.
 pub const SIGNATURE_LEN: usize = 64;
@@ -49,7 +49,7 @@ impl SecretKey {
     ///
     /// The path, and the I/O error or that the file is not a key or is readable by others.
     pub fn load(path: &Path) -> Result<Self, String> {
-        secret(path).map(Self::from_seed)
+        read_secret(path).map(Self::from_seed)
     }
 
     /// Returns the 64 hexadecimal digits of a key file.

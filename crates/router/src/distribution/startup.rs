@@ -11,8 +11,8 @@ use super::agent::InitialState;
 use super::bundle::Bundle;
 use super::config::DistributionConfig;
 use super::store::{self, BundleStore};
-use crate::config::{ConfigError, Problem};
 use crate::{grantor, vantage};
+use config::{ConfigError, Problem};
 
 /// Reads the bundle in force, without locking or changing the store.
 ///

@@ -31,11 +31,11 @@ use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 
-use crate::config::Metrics;
 use crate::control::http::{HttpRequest, HttpResponse, RequestHandler};
 use crate::control::metrics::{self, RecorderMetrics};
 use crate::control::query::QueryHandle;
 use api::Request;
+use config::Metrics;
 #[cfg(test)]
 pub(crate) use destinations::Destination;
 pub(crate) use destinations::DestinationList;

@@ -16,12 +16,12 @@ use super::destinations::DestinationStats;
 use super::history::{History, Number};
 use super::history_file::HistoryWriter;
 use super::unix;
-use crate::config::Metrics;
 use crate::control::rights;
 use crate::daemon::View;
 use crate::role::Role;
 use crate::vantage::{CounterGroup, is_gauge};
 use api::GrantorStatus;
+use config::Metrics;
 use datapath::stats::Snapshot;
 use datapath::{Class, Verdict};
 

@@ -16,11 +16,10 @@ use gate::state::{Decision, Grant, Provisional, Traffic};
 use toml::Spanned;
 
 use super::text::{Decisions, Listed, ProgramFile, Ruled};
-use crate::config::{ConfigError, Problem, place};
 use crate::distribution::FileSource;
 use crate::grantor::decider::Policies;
 use crate::grantor::decision_sender::ProtocolVersion;
-use crate::vantage::config::check::secret;
+use config::{ConfigError, Problem, place, read_secret};
 
 /// Parses a ruling such as `decline 10`.
 fn ruling(text: &str) -> Option<PolicyResult> {
@@ -216,7 +215,7 @@ impl Checker<'_> {
         let (mut keys, mut highest) = (Keys::default(), 0);
         for (name, file) in &decisions.keys {
             let number = name.parse::<u16>();
-            match (number, secret(&folder.join(file.get_ref()))) {
+            match (number, read_secret(&folder.join(file.get_ref()))) {
                 (Ok(number), Ok(secret)) => {
                     keys.add(number, &secret);
                     highest = highest.max(number);

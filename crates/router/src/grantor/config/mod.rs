@@ -60,8 +60,8 @@ use self::text::{File, Ruled, RuledPolicy};
 use super::decider::Policies;
 use super::decision_sender::ProtocolVersion;
 use super::recorder::CaptureSettings;
-use crate::config::{self, CONTROL, ConfigError, Level, MAIN, Metrics, Problem, place, shape};
 use crate::distribution::{self, Bundle, DistributionConfig, FileSource, read_bundle_in_force};
+use config::{self, CONTROL, ConfigError, Level, MAIN, Metrics, Problem, place, shape};
 use datapath::{PuntRates, SourceCheck};
 
 /// The default size of the capture of requests.

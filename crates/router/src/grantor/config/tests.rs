@@ -3,7 +3,7 @@
 use gate::policy::Address;
 
 use super::Config;
-use crate::config::ConfigError;
+use config::ConfigError;
 
 #[test]
 fn invalid_values_are_reported_with_line_and_key() {

@@ -7,7 +7,6 @@
 mod rules;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -23,9 +22,9 @@ use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
 use super::{Admission, Config, Fixed, IN_BUNDLE, Member, Rules, Side, SteeredBy, Trust, ip, text};
-use crate::config::{CONTROL, ConfigError, Level, Metrics, Problem, place, shape, stall};
 use crate::distribution::{self, Bundle, DistributionConfig, FileSource};
 use crate::vantage::sender_limits::SenderLimits;
+use config::{CONTROL, ConfigError, Level, Metrics, Problem, place, read_secret, shape, stall};
 use datapath::{PuntRates, SourceCheck};
 
 /// The defaults of settings.
@@ -525,7 +524,7 @@ fn senders(c: &mut Checker<'_>, listed: Vec<text::Sender>, path: &Path) -> Sende
                 continue;
             };
             let file_path = path.parent().unwrap_or(Path::new("")).join(file.get_ref());
-            match secret(&file_path) {
+            match read_secret(&file_path) {
                 Ok(secret) => read.add(name, &secret),
                 Err(what) => c.problem(file, "sender.keys", what),
             }
@@ -585,27 +584,4 @@ fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, folder: FileSource<
         }
     }
     programs
-}
-
-/// Reads a key: 64 hexadecimal digits in a file that only its owner may read.
-pub(crate) fn secret(path: &Path) -> Result<[u8; 32], String> {
-    let shown = path.display();
-    let describe = |error: std::io::Error| format!("{shown}: {error}");
-    let mode = std::fs::metadata(path).map_err(describe)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(format!("{shown}: other users may read the key: chmod 600 {shown}"));
-    }
-    let text = std::fs::read_to_string(path).map_err(describe)?;
-    let digits = text.trim().as_bytes();
-    let malformed =
-        || format!("{shown}: not 64 hexadecimal digits: create a key by openssl rand -hex 32");
-    if digits.len() != 64 {
-        return Err(malformed());
-    }
-    let mut secret = [0; 32];
-    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16).ok_or_else(malformed);
-        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-    }
-    Ok(secret)
 }

@@ -111,9 +111,9 @@ use port::af_xdp::ModeChoice;
 use port::af_xdp::steer::{EarlyDropConfig, SourcePrefix};
 use wire::udp;
 
-use crate::config::{self, ConfigError, Level, MAIN, Metrics, shape};
 use crate::distribution::{Bundle, DistributionConfig, read_bundle_in_force};
 use crate::vantage::sender_limits::SenderLimits;
+use config::{self, ConfigError, Level, MAIN, Metrics, shape};
 use datapath::{PuntRates, SourceCheck};
 
 pub(crate) use check::check_bundle;

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::{TimeSpan, logging, metrics, punt};
 use crate::distribution::config as distribution;
+use config::{LogSection, MetricsSection, PuntSection, TimeSpan};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,11 +45,11 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) control: Control,
     #[serde(default)]
-    pub(super) metrics: metrics::Text,
+    pub(super) metrics: MetricsSection,
     #[serde(default)]
-    pub(super) log: logging::Text,
+    pub(super) log: LogSection,
     #[serde(default)]
-    pub(super) punt: punt::Text,
+    pub(super) punt: PuntSection,
     pub(super) distribution: Option<distribution::Text>,
 }
 

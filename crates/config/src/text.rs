@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{TimeSpan, logging, metrics, punt};
+use super::{LogSection, MetricsSection, PuntSection, TimeSpan};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -22,9 +22,9 @@ pub(super) struct File {
     pub(super) control: Control,
     pub(super) feed: Feed,
     pub(super) image: Option<Image>,
-    pub(super) metrics: metrics::Text,
-    pub(super) log: logging::Text,
-    pub(super) punt: punt::Text,
+    pub(super) metrics: MetricsSection,
+    pub(super) log: LogSection,
+    pub(super) punt: PuntSection,
 }
 
 #[derive(Debug, Deserialize)]

@@ -9,13 +9,11 @@
 //!
 //! What is said here needs a restart to change.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use toml::Spanned;
-
-use crate::control::allowed_hosts::is_host_name;
 
 /// Where metrics and the page are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,21 +26,21 @@ pub struct Metrics {
     pub history_file: Option<PathBuf>,
 }
 
-/// The shape.
+/// The section as it is written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Text {
+pub struct MetricsSection {
     listen: Option<Spanned<String>>,
     allowed_hosts: Option<Spanned<Vec<Spanned<String>>>>,
     history_file: Option<Spanned<PathBuf>>,
 }
 
 /// Takes a problem: where it begins in the text, the key, and what is wrong.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(usize, &'static str, String);
+pub type ProblemSink<'a> = &'a mut dyn FnMut(usize, &'static str, String);
 
 impl Metrics {
     /// Judges what was read; none where nothing is listened for.
-    pub(crate) fn check(text: Text, problem: Tell<'_>) -> Option<Self> {
+    pub fn check(text: MetricsSection, problem: ProblemSink<'_>) -> Option<Self> {
         let names = text.allowed_hosts.iter().flat_map(|names| names.get_ref());
         for name in names.filter(|name| !is_host_name(name.get_ref())) {
             let what = format!(
@@ -81,6 +79,16 @@ impl Metrics {
             history_file: text.history_file.map(Spanned::into_inner),
         })
     }
+}
+
+/// Returns whether a text is a valid host name: no port, no address, no other part of a URL.
+pub fn is_host_name(text: &str) -> bool {
+    let label = |label: &str| {
+        let sound = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(sound)
+    };
+    let text = text.strip_suffix('.').unwrap_or(text);
+    text.len() <= 253 && text.split('.').all(label) && text.parse::<IpAddr>().is_err()
 }
 
 #[cfg(test)]

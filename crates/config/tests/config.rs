@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fingerpost_router::config::{Config, ConfigError, Target, Via};
+use fingerpost_config::{Config, ConfigError, Target, Via};
 use port::af_xdp::ModeChoice;
 
 const GOOD: &str = r#"

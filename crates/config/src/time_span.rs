@@ -13,22 +13,22 @@ use toml::Spanned;
 
 /// A duration that a configuration file states with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TimeSpan(Duration);
+pub struct TimeSpan(Duration);
 
 impl TimeSpan {
     /// Returns the duration of so many seconds.
-    pub(crate) const fn seconds(count: u64) -> Self {
+    pub const fn seconds(count: u64) -> Self {
         Self(Duration::from_secs(count))
     }
 
     /// Returns the duration of so many milliseconds.
-    pub(crate) const fn milliseconds(count: u64) -> Self {
+    pub const fn milliseconds(count: u64) -> Self {
         Self(Duration::from_millis(count))
     }
 
     /// Returns the value of a key, or `default` where the file does not state it. Reports a value
     /// outside `range` to `problem`, with its offset in the file, and returns it all the same.
-    pub(crate) fn within(
+    pub fn within(
         stated: Option<Spanned<Self>>,
         default: Self,
         range: RangeInclusive<Self>,

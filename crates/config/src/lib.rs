@@ -1,4 +1,4 @@
-//! The configuration: one TOML file, read whole, judged whole.
+//! Configuration files: one TOML file, read whole, judged whole.
 //!
 //! ```toml
 //! [[interface]]
@@ -63,13 +63,16 @@
 //! Where a prefix has several routes, a later file wins over an earlier one, and a
 //! `[[route]]` over every file.
 
+#![forbid(unsafe_code)]
+
 mod check;
 mod feeds;
-pub(crate) mod logging;
-pub(crate) mod metrics;
-pub(crate) mod punt;
+mod logging;
+mod metrics;
+mod punt;
+mod secret;
 mod text;
-pub(crate) mod time_span;
+mod time_span;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -84,9 +87,11 @@ use serde::de::DeserializeOwned;
 
 use datapath::{PuntRates, SourceCheck};
 
-pub use logging::Level;
-pub use metrics::Metrics;
-pub(crate) use time_span::TimeSpan;
+pub use logging::{Level, LogSection};
+pub use metrics::{Metrics, MetricsSection, ProblemSink, is_host_name};
+pub use punt::PuntSection;
+pub use secret::read_secret;
+pub use time_span::TimeSpan;
 
 /// A configuration without contradictions.
 #[derive(Clone, Debug)]
@@ -294,7 +299,7 @@ impl Config {
     /// # Examples
     ///
     /// ```
-    /// use fingerpost_router::config::Config;
+    /// use fingerpost_config::Config;
     /// let text = r#"
     ///     [[interface]]
     ///     name = "eth0"
@@ -316,20 +321,20 @@ impl Config {
 
 impl ConfigError {
     /// What is wrong with the bundles that a file says are kept.
-    pub(crate) fn kept(path: &Path, what: String) -> Self {
+    pub fn kept(path: &Path, what: String) -> Self {
         let problems = vec![Problem { line: 1, key: "distribution.store_dir", what }];
         Self::Sense { path: path.into(), problems }
     }
 }
 
 /// Reads how long a worker may stall, in milliseconds: 0 means no limit.
-pub(crate) fn stall(timeout: Option<TimeSpan>) -> Option<Duration> {
+pub fn stall(timeout: Option<TimeSpan>) -> Option<Duration> {
     let limit = timeout.map_or(STALL, Duration::from);
     (!limit.is_zero()).then_some(limit)
 }
 
 /// Reads the shape of a file.
-pub(crate) fn shape<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, ConfigError> {
+pub fn shape<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let (line, column) = error.span().map_or((1, 1), |span| place(text, span.start));
         ConfigError::Shape { path: path.into(), line, column, what: explain(text, &error) }
@@ -337,7 +342,7 @@ pub(crate) fn shape<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, C
 }
 
 /// Returns the line and column of a byte, both from 1.
-pub(crate) fn place(text: &str, at: usize) -> (usize, usize) {
+pub fn place(text: &str, at: usize) -> (usize, usize) {
     let before = &text.as_bytes()[..at.min(text.len())];
     let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
     let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
@@ -346,7 +351,7 @@ pub(crate) fn place(text: &str, at: usize) -> (usize, usize) {
 
 /// Says what the parser objects to, with the line it is on: its own message names
 /// an unknown or missing key; a value of the wrong type is on the line of its key.
-pub(crate) fn explain(text: &str, error: &toml::de::Error) -> String {
+pub fn explain(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().trim().replace('\n', " ");
     let Some(span) = error.span() else { return what };
     let (line, _) = place(text, span.start);

@@ -12,7 +12,7 @@ use core::str::FromStr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::metrics::Tell;
+use super::metrics::ProblemSink;
 
 /// The severity of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,16 +52,16 @@ impl From<Level> for log::LevelFilter {
     }
 }
 
-/// The shape.
+/// The section as it is written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Text {
+pub struct LogSection {
     level: Option<Spanned<String>>,
 }
 
 impl Level {
     /// Checks the level; `None` where the file sets no level.
-    pub(crate) fn check(text: Text, problem: Tell<'_>) -> Option<Self> {
+    pub fn check(text: LogSection, problem: ProblemSink<'_>) -> Option<Self> {
         let level = text.level?;
         let parsed = level.get_ref().parse();
         parsed.map_err(|what| problem(level.span().start, "log.level", what)).ok()

@@ -18,10 +18,10 @@ use serde::Deserialize;
 
 use datapath::PuntRates;
 
-/// The shape.
+/// The section as it is written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Text {
+pub struct PuntSection {
     local: Option<u32>,
     forward: Option<u32>,
     unreachable: Option<u32>,
@@ -30,9 +30,9 @@ pub(crate) struct Text {
     redirect: Option<u32>,
 }
 
-impl Text {
+impl PuntSection {
     /// Returns the rates, those that are left out as in `default`.
-    pub(crate) fn rates(&self, default: PuntRates) -> PuntRates {
+    pub fn rates(&self, default: PuntRates) -> PuntRates {
         let or = |rate: Option<u32>, default: u32| rate.unwrap_or(default);
         PuntRates {
             local: or(self.local, default.local),
