@@ -11,16 +11,14 @@
 //! | BGP identifier | 9.1.2.2 f | lower; only dumps of `TABLE_DUMP_V2` name it |
 //! | peer address | 9.1.2.2 g | lower, IPv4 before IPv6 |
 //!
-//! Left out: `MULTI_EXIT_DISC` (step c), which compares only routes of one
-//! neighboring AS and so gives no order among all (RFC 3345 shows what comes of
-//! it); external before internal (d) and the distance to the next hop (e), which
-//! are not in a file.
+//! Omitted: `MULTI_EXIT_DISC` (step c), which compares only routes of one neighboring AS and so
+//! gives no order among all (RFC 3345 describes the consequences); external before internal (d) and
+//! the distance to the next hop (e), which are not in a file.
 //!
-//! A dump is ranked while it is read. A stream needs memory: [`BestPath`] keeps
-//! each peer's path to each prefix, so that a withdrawal falls back to the next
-//! best. A peer is known by address and AS, a path of its by the path identifier
-//! too (RFC 7911). Announcing and withdrawing cost a hash and a scan over the
-//! paths of one prefix; the end of a session costs a walk over all.
+//! A dump is ranked while it is read. A stream needs memory: [`BestPath`] keeps each peer's path to
+//! each prefix, so that a withdrawal falls back to the next best. A peer is identified by address
+//! and AS, its path also by the path identifier (RFC 7911). Announcing and withdrawing cost a hash
+//! and a scan over the paths of one prefix; the end of a session costs a walk over all.
 
 use core::cmp::Ordering;
 use core::net::IpAddr;
@@ -48,7 +46,7 @@ pub enum Change<A: Addr> {
     },
 }
 
-/// A BGP speaker from whom routes came. The order is the last step of the rule.
+/// A BGP speaker that sent routes. The order is the last step of the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer {
     /// Its address.
@@ -57,7 +55,7 @@ pub struct Peer {
     pub asn: u32,
 }
 
-/// How good a path is by its attributes: the lower, the better.
+/// The rank of a path by its attributes; a lower one is better.
 ///
 /// # Examples
 ///
@@ -84,11 +82,11 @@ impl Rank {
     pub const EVEN: Self = Self((!100u32 as u64) << 24);
 }
 
-/// The whole of the rule: what a candidate is compared by.
+/// The whole rule: the key by which candidates are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DecisionKey {
     pub(crate) rank: Rank,
-    /// 0 where the format does not name it.
+    /// 0 if the format does not contain it.
     pub(crate) identifier: u32,
     pub(crate) peer: Peer,
 }
@@ -135,14 +133,13 @@ impl<A: Addr> Default for BestPath<A> {
 }
 
 impl<A: Addr> BestPath<A> {
-    /// Makes one without paths.
+    /// Creates an empty set of paths.
     pub fn new() -> Self {
         Self { paths: HashMap::new() }
     }
 
-    /// Takes a path, in place of the one that had the same prefix, peer and path
-    /// identifier (0 where there is none); returns the change to the table if the
-    /// label of the prefix changes by it.
+    /// Adds a path, or replaces the one with the same prefix, peer and path identifier (0 if there
+    /// is none); returns the change to the table if the label of the prefix changes.
     pub fn announce(
         &mut self,
         prefix: Prefix<A>,
@@ -162,8 +159,8 @@ impl<A: Addr> BestPath<A> {
         change(prefix, before, label_of(paths))
     }
 
-    /// Drops a path; returns the change to the table if there is one. A path that
-    /// is not there is no error: peers do withdraw what they never announced.
+    /// Removes a path; returns the change to the table if there is one. A missing path is no error:
+    /// peers do withdraw paths that they never announced.
     pub fn withdraw(&mut self, prefix: Prefix<A>, peer: Peer, id: u32) -> Option<Change<A>> {
         let Entry::Occupied(mut entry) = self.paths.entry(prefix) else { return None };
         let paths = entry.get_mut();
@@ -177,8 +174,8 @@ impl<A: Addr> BestPath<A> {
         change(prefix, before, after)
     }
 
-    /// Drops all paths of a peer, as the end of its session does (RFC 4271, 3.1),
-    /// and gives each change to the table, in no particular order.
+    /// Removes all paths of a peer, as at the end of its session (RFC 4271, 3.1), and calls `each`
+    /// with each change to the table, in no particular order.
     pub fn session_down(&mut self, peer: Peer, mut each: impl FnMut(Change<A>)) {
         self.paths.retain(|&prefix, paths| {
             let before = label_of(paths);
@@ -275,8 +272,8 @@ mod tests {
     }
 
     proptest! {
-        /// The changes given, applied to a plain map, equal the best of a plain
-        /// list of all paths after every step; and no change is idle.
+        /// The returned changes, applied to a map, equal the best of a list of all paths after
+        /// every step; and every change has an effect.
         #[test]
         fn best_path_equals_brute_force_list(steps in steps()) {
             let mut best = BestPath::<u8>::new();
@@ -286,18 +283,18 @@ mod tests {
                 let mut changes = Vec::new();
                 let at = |n: u8| Prefix::truncate(n << 6, 2);
                 match step {
-                    Step::Announce(n, who, id, rank, label) => {
+                    Step::Announce(n, from, id, rank, label) => {
                         let rank = Rank::new(None, u32::from(rank), 0);
-                        all.insert((at(n), peer(who), id), (rank, Label(label)));
-                        changes.extend(best.announce(at(n), peer(who), id, rank, Label(label)));
+                        all.insert((at(n), peer(from), id), (rank, Label(label)));
+                        changes.extend(best.announce(at(n), peer(from), id, rank, Label(label)));
                     }
-                    Step::Withdraw(n, who, id) => {
-                        all.remove(&(at(n), peer(who), id));
-                        changes.extend(best.withdraw(at(n), peer(who), id));
+                    Step::Withdraw(n, from, id) => {
+                        all.remove(&(at(n), peer(from), id));
+                        changes.extend(best.withdraw(at(n), peer(from), id));
                     }
-                    Step::Down(who) => {
-                        all.retain(|key, _| key.1 != peer(who));
-                        best.session_down(peer(who), |change| changes.push(change));
+                    Step::Down(from) => {
+                        all.retain(|key, _| key.1 != peer(from));
+                        best.session_down(peer(from), |change| changes.push(change));
                     }
                 }
                 for change in changes {
@@ -310,15 +307,15 @@ mod tests {
                     prop_assert!(!idle, "{change:?} changed nothing");
                 }
                 let mut expected = BTreeMap::new();
-                for (&(prefix, who, id), &(rank, label)) in &all {
-                    let here = (rank, who, id, label);
-                    let kept = expected.entry(prefix).or_insert(here);
-                    if here < *kept {
-                        *kept = here;
+                for (&(prefix, from, id), &(rank, label)) in &all {
+                    let here = (rank, from, id, label);
+                    let best_path = expected.entry(prefix).or_insert(here);
+                    if here < *best_path {
+                        *best_path = here;
                     }
                 }
                 let expected: BTreeMap<_, _> =
-                    expected.into_iter().map(|(prefix, kept)| (prefix, kept.3)).collect();
+                    expected.into_iter().map(|(prefix, best_path)| (prefix, best_path.3)).collect();
                 prop_assert_eq!(&table, &expected);
                 prop_assert_eq!(best.table(), expected.into_iter().collect::<Vec<_>>());
             }

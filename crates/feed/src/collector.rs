@@ -1,14 +1,12 @@
 //! Where ranked routes and events are delivered while a file is read.
 //!
-//! MRT files, `bgpdump -m` lines and text streams hold either a table (entries
-//! of peers, to be ranked) or a stream (announcements and withdrawals in time).
-//! A reader hands over what it meets and need not know which of the two the
-//! caller wants: a table is gathered; a stream is kept as events for
-//! [`updates`](crate::updates), or replayed at once for [`load`](crate::load).
+//! MRT files, `bgpdump -m` lines and text streams hold either a table (entries of peers, to be
+//! ranked) or a stream (announcements and withdrawals in time). A reader passes on all entries and
+//! events and need not know which of the two the caller wants: a table is collected; a stream is
+//! stored as events for [`updates`](crate::updates), or replayed at once for [`load`](crate::load).
 //!
-//! The kind of the file is that of its first route. What is of the other kind is
-//! counted and skipped, with a warning: a table and a stream in one file have no
-//! common meaning.
+//! The kind of the file is that of its first route. Routes of the other kind are counted and
+//! skipped, with a warning: a table and a stream in one file have no common meaning.
 
 use core::net::IpAddr;
 use hashbrown::HashSet;
@@ -20,11 +18,11 @@ use crate::prefix::AnyPrefix;
 use crate::routing_table::{Report, RoutingTable};
 use crate::table_builder::TableBuilder;
 
-/// What becomes of a stream.
+/// The processing of a stream.
 pub(crate) enum StreamMode {
-    /// Its events are kept.
+    /// Its events are stored.
     Collect(Vec<Event>),
-    /// It is replayed, for what is left at its end.
+    /// It is replayed; the result is the table at its end.
     Replay(Box<(BestPath<u32>, BestPath<u128>)>),
 }
 
@@ -34,7 +32,7 @@ enum Content {
     Stream,
 }
 
-/// Takes routes and events in.
+/// Collects routes and events.
 pub(crate) struct RouteCollector {
     pub(crate) labels: Labels,
     pub(crate) report: Report,
@@ -78,7 +76,7 @@ impl RouteCollector {
         }
     }
 
-    /// Takes an entry of a table.
+    /// Adds an entry of a table.
     pub(crate) fn add_entry(&mut self, prefix: AnyPrefix, key: DecisionKey, label: Label) {
         if !self.accepts(Content::Table) {
             return;
@@ -89,7 +87,7 @@ impl RouteCollector {
         }
     }
 
-    /// Takes an announcement of a stream.
+    /// Adds an announcement of a stream.
     pub(crate) fn announce(
         &mut self,
         time: u64,
@@ -103,7 +101,7 @@ impl RouteCollector {
         self.announce_label(time, peer, prefix, path, rank, label);
     }
 
-    /// Takes an announcement of a stream whose next hop came as text.
+    /// Adds an announcement of a stream whose next hop is text.
     pub(crate) fn announce_label(
         &mut self,
         time: u64,
@@ -137,7 +135,7 @@ impl RouteCollector {
         }
     }
 
-    /// Takes a withdrawal of a stream.
+    /// Adds a withdrawal of a stream.
     pub(crate) fn withdraw(&mut self, time: u64, peer: Peer, prefix: AnyPrefix, path: u32) {
         if !self.accepts(Content::Stream) {
             return;
@@ -162,7 +160,7 @@ impl RouteCollector {
         }
     }
 
-    /// Takes the change of a session's state: it is up, or it is not.
+    /// Adds a change of a session's state, to up or down.
     pub(crate) fn set_session(&mut self, time: u64, peer: Peer, up: bool) {
         if !self.accepts(Content::Stream) {
             return;

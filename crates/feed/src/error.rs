@@ -1,9 +1,8 @@
-//! What can be wrong with a file: where, what, and what to do.
+//! Errors in a file: the place, the error, and the remedy.
 //!
-//! Inside the crate damage is a [`Fault`], which knows the place and not the
-//! file; [`Error`] is a fault with the file's name. With
-//! [`Options::partial`](crate::Options::partial) the same fault is printed as a
-//! warning, so that both ways say the same.
+//! Inside the crate, damage is a [`Fault`], which has the place but not the file; [`Error`] is a
+//! fault with the file's name. With [`Options::partial`](crate::Options::partial) the same fault is
+//! printed as a warning, so that both have the same text.
 
 use core::fmt;
 use std::io;
@@ -17,14 +16,14 @@ pub enum Error {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The content is none of the formats that are read.
+    /// The content is in none of the known formats.
     Unrecognized {
         /// The file.
         path: PathBuf,
-        /// How it begins.
+        /// The beginning of its content.
         text: String,
     },
     /// A line of a text file is wrong.
@@ -33,9 +32,9 @@ pub enum Error {
         path: PathBuf,
         /// The line, counted from 1.
         line: u64,
-        /// The line itself, cut if it is long.
+        /// The line itself, truncated if it is long.
         text: String,
-        /// What is wrong, and what to do.
+        /// The error and the remedy.
         what: String,
     },
     /// The file is cut off or corrupt.
@@ -47,14 +46,14 @@ pub enum Error {
         offset: u64,
         /// The record or line, counted from 1.
         record: u64,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
-    /// The file is whole, and not of the kind that was asked for.
+    /// The file is complete, but not of the requested kind.
     Kind {
         /// The file.
         path: PathBuf,
-        /// What it is and what was asked for.
+        /// The kind of the file and the requested kind.
         what: String,
     },
 }
@@ -130,12 +129,12 @@ fn show_damage(f: &mut fmt::Formatter<'_>, offset: u64, record: u64, what: &str)
     write!(f, "damaged at byte {offset} (of the unpacked content), record {record}: {what}")
 }
 
-/// Makes a short printable piece of what may be anything.
+/// Returns a short printable excerpt of arbitrary bytes.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
-    const LONGEST: usize = 80;
-    let cut = &bytes[..bytes.len().min(LONGEST)];
+    const MAX_LEN: usize = 80;
+    let cut = &bytes[..bytes.len().min(MAX_LEN)];
     let mut text = String::from_utf8_lossy(cut).into_owned();
-    if bytes.len() > LONGEST {
+    if bytes.len() > MAX_LEN {
         text.push('…');
     }
     text

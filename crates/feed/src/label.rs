@@ -1,16 +1,16 @@
-//! Labels: what stands behind a prefix in a file, kept once.
+//! Labels: the texts behind the prefixes of a file, each stored once.
 //!
-//! A full table has over a million routes and a few thousand next hops, or some
-//! 80,000 origins. The text of each is kept once, in one string; a route holds
-//! its index, four bytes. Indexes are dense, given in the order of appearance.
+//! A full table has over a million routes and a few thousand next hops, or some 80,000 origins. The
+//! text of each is stored once, in one string; a route holds its index, four bytes. Indexes are
+//! dense, given in the order of appearance.
 //!
 //! ```text
 //! Label(2) ─► ends[1]..ends[2] ─► "185.1.1.241 91.213.211.170 198.32.212.55"
 //!                                                              └─────┬─────┘
 //! ```
 //!
-//! Looking a text up costs one hash; a text equal to the one before costs a
-//! comparison, and in tables sorted by address more than half are.
+//! A lookup of a text costs one hash; a text equal to the previous one costs a comparison, and in
+//! tables sorted by address more than half are equal.
 
 use core::fmt;
 use core::hash::BuildHasher;
@@ -18,7 +18,7 @@ use core::net::IpAddr;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
-/// A small dense index into [`Labels`], key for a text.
+/// A small dense index into [`Labels`], the key of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(pub u32);
 
@@ -40,14 +40,13 @@ pub struct Labels {
     ends: Vec<usize>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Next hops that came as binary addresses, so that a hot one is not printed
-    /// each time it is met.
+    /// Next hops that are binary addresses, so that a frequent one is not formatted each time.
     addresses: HashMap<IpAddr, Label>,
     last: Option<Label>,
 }
 
 impl Labels {
-    /// Makes an empty set.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -80,7 +79,7 @@ impl Labels {
         label
     }
 
-    /// Returns the label of an address, written in its usual notation.
+    /// Returns the label of an address in its standard notation.
     pub fn intern_address(&mut self, address: IpAddr) -> Label {
         if let Some(&label) = self.addresses.get(&address) {
             return label;
@@ -131,7 +130,7 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// Cuts the text at `at` out of the one string.
+/// Returns the text at index `at` of the string.
 fn piece<'t>(text: &'t str, ends: &[usize], at: u32) -> &'t str {
     let at = at as usize;
     let begin = if at == 0 { 0 } else { ends[at - 1] };

@@ -1,27 +1,26 @@
 //! Where routes come from: text tables, MRT files, update streams, a generator, the kernel,
 //! FRR.
 //!
-//! The first station of the slow path. A file is opened, unpacked as its first
-//! bytes say (gzip, bzip2 or neither), recognized by its content and read once,
-//! from front to back, in pieces: no file is held in memory whole.
+//! The first stage of the control plane. A file is opened, decompressed by its first bytes (gzip,
+//! bzip2 or neither), recognized by its content and read once, sequentially and in pieces: no file
+//! is held in memory as a whole.
 //!
 //! ```text
 //! file ─► Source ──► text/  a line  ─┐            ┌► RoutingTable   a table: sorted, unique
 //!         unpack,    mrt/   a record ─┴► routes ──┤
 //!         offsets                                 └► UpdateStream   events in time ─► BestPath
 //! generate(Recipe) ───────────────────────────────► RoutingTable
-//! kernel ─► netlink::Kernel ─► Mirror ─┬──────────► Follower   what is best, as it changes
+//! kernel ─► netlink::Kernel ─► Mirror ─┬──────────► Follower   changes of the best routes
 //! FRR ────► fpm::Fpm ────────► Mirror ─┘
 //! ```
 //!
-//! What stands behind a prefix in a file, a next hop or an origin or nothing, is
-//! text to this crate: a [`Label`], which is a small index into [`Labels`]. What
-//! a label means (an interface, a MAC) is for the control plane to say.
+//! The text behind a prefix in a file, a next hop or an origin or nothing, is opaque to this crate:
+//! a [`Label`], which is a small index into [`Labels`]. The control plane gives a label its meaning
+//! (an interface, a MAC address).
 //!
-//! Files from outside are wrong at times. A file that is damaged gives an
-//! [`Error`] which names the line, or the byte and the record, and no routes;
-//! with [`Options::partial`] it gives what came before the damage, and the same
-//! words as a warning. Nothing a file holds makes this crate panic.
+//! Files from outside may be damaged. A damaged file gives an [`Error`], which names the line, or
+//! the byte and the record, and no routes; with [`Options::partial`] it gives the routes before the
+//! damage, and the same text as a warning. No content of a file makes this crate panic.
 //!
 //! # Examples
 //!

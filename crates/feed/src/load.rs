@@ -25,14 +25,12 @@ use crate::{mrt, text};
 
 /// Loads a table from a file.
 ///
-/// Of a dump with several peers the best path of each prefix is taken, by the
-/// rule at [`Rank`](crate::Rank); of a stream of updates, what is left at its
-/// end.
+/// A dump with several peers gives the best path of each prefix, by the rule at
+/// [`Rank`](crate::Rank); a stream of updates gives the table at its end.
 ///
 /// # Errors
 ///
-/// See [`Error`]; nothing is returned of a file that is damaged, unless
-/// [`Options::partial`] is set.
+/// See [`Error`]; a damaged file gives no table, unless [`Options::partial`] is set.
 ///
 /// # Complexity
 ///
@@ -44,7 +42,7 @@ pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<RoutingTable, E
     read(file, path, options)
 }
 
-/// Reads a table from anything; `name` stands for it in errors.
+/// Reads a table from any reader; errors call it `name`.
 ///
 /// # Errors
 ///
@@ -68,7 +66,7 @@ pub fn read(reader: impl Read, name: &Path, options: &Options) -> Result<Routing
     Ok(loaded)
 }
 
-/// Sets up the unpacking and settles the format.
+/// Sets up the decompression and determines the format.
 pub(crate) fn open<'r>(
     reader: impl Read + 'r,
     name: &Path,
@@ -80,7 +78,7 @@ pub(crate) fn open<'r>(
         Some(format) => format,
         None => match recognize(&mut source) {
             Ok(format) => format,
-            // Nothing came before the damage: that nothing is what there is.
+            // No route came before the damage: the table is empty.
             Err(Fault::Damage { .. }) if options.partial => Format::Table,
             Err(fault) => return Err(fault.at(name.into())),
         },
@@ -88,7 +86,7 @@ pub(crate) fn open<'r>(
     Ok((source, format))
 }
 
-/// Fills in what every format reports; the fault becomes an error or a warning.
+/// Completes the report; the fault becomes an error or a warning.
 pub(crate) fn conclude(
     report: &mut Report,
     source: &Source<'_>,
@@ -110,7 +108,7 @@ pub(crate) fn conclude(
     }
 }
 
-/// Reads a format whose routes are ranked or timed; `None` for the others.
+/// Reads a format with ranked or timed routes; `None` for other formats.
 pub(crate) fn read_ranked(
     source: &mut Source<'_>,
     format: Format,
@@ -166,7 +164,7 @@ fn assemble<R: Copy + Ord>(
     RoutingTable { v4, v6, labels, report }
 }
 
-/// Recognizes the format by how the content begins.
+/// Recognizes the format by the beginning of the content.
 fn recognize(source: &mut Source<'_>) -> Result<Format, Fault> {
     /// Comments before the first route are rarely longer.
     const HEAD: usize = 64 * 1024;
@@ -193,7 +191,7 @@ fn recognize(source: &mut Source<'_>) -> Result<Format, Fault> {
     } else if scan::number(first).is_some() && matches!(second, b"a" | b"w" | b"A" | b"W") {
         Ok(Format::UpdateText)
     } else if first.iter().all(|b| b.is_ascii_hexdigit() || b".:/+-".contains(b)) {
-        // Perhaps a wrong prefix: then the reader's error names the line.
+        // The prefix may be wrong: then the reader's error names the line.
         Ok(Format::Table)
     } else {
         Err(Fault::Unrecognized { text: excerpt(line) })

@@ -1,22 +1,20 @@
-//! What a reader may be told, and what it finds out for itself.
+//! Options of a reader, with their defaults by the content.
 
 use core::fmt;
 
-/// How a file is to be read. The default is strict and recognizes by content.
+/// The options of reading a file. The default is strict, with the format recognized by the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Keep what came before damage, with a warning, where the default is to
-    /// return an error and nothing else.
+    /// Returns the routes before damage, with a warning; the default is to return an error only.
     pub partial: bool,
-    /// The format, where it is not to be recognized by content.
+    /// The format; by default it is recognized by the content.
     pub format: Option<Format>,
-    /// Clear set bits beyond a prefix's length (`10.1.2.3/8` becomes
-    /// `10.0.0.0/8`), where the default is an error. Only text can be at odds
-    /// here: in MRT those bits are not part of the prefix (RFC 4271, 4.3).
+    /// Clears host bits (`10.1.2.3/8` becomes `10.0.0.0/8`); the default is an error. This concerns
+    /// text only: in MRT those bits are not part of the prefix (RFC 4271, 4.3).
     pub truncate_host_bits: bool,
 }
 
-/// The formats that are read. Compression is apart from it: [`Compression`].
+/// A file format; the compression is separate ([`Compression`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Lines of `PREFIX`, `PREFIX VALUE` or `PREFIX VALUE more`, blanks or tabs
@@ -26,7 +24,7 @@ pub enum Format {
     /// Lines of `bgpdump -m`: `TABLE_DUMP2|time|B|peer|as|prefix|path|…`, and its
     /// `BGP4MP|time|A|…`, `W` and `STATE` lines.
     Bgpdump,
-    /// What `ip -j route` and `ip -j -6 route` print.
+    /// The output of `ip -j route` and `ip -j -6 route`.
     IpRoute,
     /// Lines of `UNIXTIME a|w PREFIX NEXTHOP`.
     UpdateText,
@@ -46,10 +44,10 @@ impl fmt::Display for Format {
     }
 }
 
-/// How a file was packed, as its first bytes say.
+/// The compression of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
     /// RFC 1952, one member or several.

@@ -17,39 +17,39 @@ pub struct RoutingTable {
     pub v4: Vec<(Prefix<u32>, Label)>,
     /// The IPv6 routes, sorted, each prefix once.
     pub v6: Vec<(Prefix<u128>, Label)>,
-    /// What the labels stand for.
+    /// The texts of the labels.
     pub labels: Labels,
-    /// What was found on the way.
+    /// The report on reading it.
     pub report: Report,
 }
 
-/// What a file was and what was found in it.
+/// The properties and the content of a file, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The format, `None` for a table that was not read but generated.
+    /// The format; `None` for a generated table.
     pub format: Option<Format>,
-    /// How the file was packed.
+    /// The compression of the file.
     pub compression: Compression,
     /// The size of the unpacked content, in bytes.
     pub bytes: u64,
     /// The lines or records read (for JSON, the objects).
     pub records: u64,
-    /// The routes met: lines of a table, entries of a dump.
+    /// The routes read: lines of a table, entries of a dump.
     pub entries: u64,
-    /// The announcements met in a stream of updates.
+    /// The announcements in a stream of updates.
     pub announcements: u64,
-    /// The withdrawals met in a stream of updates.
+    /// The withdrawals in a stream of updates.
     pub withdrawals: u64,
-    /// The IPv4 prefixes of the table; of a stream, those it touched.
+    /// The IPv4 prefixes of the table, or those that a stream changed.
     pub v4: usize,
-    /// The IPv6 prefixes of the table; of a stream, those it touched.
+    /// The IPv6 prefixes of the table, or those that a stream changed.
     pub v6: usize,
-    /// The entries that lost against another of the same prefix.
+    /// The entries that were worse than another of the same prefix.
     pub duplicates: u64,
-    /// The peers whose routes these are, 0 where the format names none.
+    /// The number of peers; 0 if the format names none.
     pub peers: usize,
-    /// What a user should know: damage (see [`Options::partial`](crate::Options::partial)), what was
-    /// skipped and why.
+    /// Warnings: damage (see [`Options::partial`](crate::Options::partial)), and skipped entries
+    /// with the reason.
     pub warnings: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl RoutingTable {
     ///
     /// # Errors
     ///
-    /// What the writer says.
+    /// The writer's error.
     pub fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         write_routes(&self.v4, &self.labels, out)?;
         write_routes(&self.v6, &self.labels, out)

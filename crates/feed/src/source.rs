@@ -1,4 +1,4 @@
-//! The bytes of a file, unpacked, with their offsets.
+//! The decompressed bytes of a file, with their offsets.
 //!
 //! A [`Source`] is a window that moves over the unpacked content:
 //!
@@ -8,12 +8,12 @@
 //!               offset
 //! ```
 //!
-//! A reader asks for at least so many bytes, looks at them where they lie, and
-//! consumes what it understood. When the packing is broken (a cut file, a wrong
-//! checksum) the window ends there like at the end of the file, and
-//! [`Source::broken`] says why: what was unpacked before is good and can be used.
+//! A reader requests at least a number of bytes, reads them in place, and consumes those that it
+//! has parsed. When the compressed data is damaged (a truncated file, a wrong checksum) the window
+//! ends there as at the end of the file, and [`Source::broken`] returns the reason: the bytes
+//! before are valid.
 //!
-//! gzip is unpacked by zlib-rs and bzip2 by libbz2-rs, both in Rust without C.
+//! zlib-rs decompresses gzip and libbz2-rs bzip2, both in Rust without C.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -22,8 +22,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::Compression;
 
-/// How much is read at a time. The window grows only for a line or record that
-/// is longer.
+/// The size of a read. The window grows only for a line or record that is longer.
 const STEP: usize = 256 * 1024;
 
 /// A window over the unpacked bytes of a file.
@@ -39,10 +38,10 @@ pub(crate) struct Source<'r> {
 }
 
 impl<'r> Source<'r> {
-    /// Looks at the first bytes of `reader` and sets up what unpacks them.
+    /// Reads the first bytes of `reader` and sets up their decoder.
     pub(crate) fn new(reader: impl Read + 'r) -> io::Result<Self> {
         let mut reader = BufReader::with_capacity(64 * 1024, reader);
-        // A BufReader asks its reader once; a pipe may give a single byte.
+        // A BufReader reads once; a pipe may return a single byte.
         let mut head = [0u8; 4];
         let mut had = 0;
         while had < head.len() {
@@ -76,7 +75,7 @@ impl<'r> Source<'r> {
         })
     }
 
-    /// Returns how the content was packed.
+    /// Returns the compression of the content.
     pub(crate) fn compression(&self) -> Compression {
         self.compression
     }
@@ -97,7 +96,7 @@ impl<'r> Source<'r> {
         &self.buffer[self.begin..self.end]
     }
 
-    /// Returns the window as it is.
+    /// Returns the current window.
     pub(crate) fn window(&self) -> &[u8] {
         &self.buffer[self.begin..self.end]
     }
@@ -147,8 +146,8 @@ impl<'r> Source<'r> {
     }
 }
 
-/// Keeps the bound visible: the decoders want a buffered reader, which a chain
-/// of a cursor and a buffered reader is.
+/// States the bound: the decoders need a buffered reader, and a chain of a cursor and a buffered
+/// reader is one.
 const _: fn() = || {
     fn buffered<R: BufRead>() {}
     buffered::<io::Chain<io::Take<io::Cursor<[u8; 4]>>, BufReader<io::Empty>>>();
@@ -172,7 +171,7 @@ mod tests {
         packer.finish().unwrap()
     }
 
-    /// Gives one byte at a time, and an interruption before each.
+    /// Returns one byte at a time, with an interruption before each.
     struct Trickle<'b>(&'b [u8], bool);
 
     impl Read for Trickle<'_> {
@@ -205,7 +204,7 @@ mod tests {
     fn compressed_and_plain_content_are_equal() {
         let plain: Vec<u8> =
             (0..700_000u32).flat_map(|n| n.wrapping_mul(n).to_be_bytes()).collect();
-        // Two members: what `cat a.gz b.gz` makes is one file.
+        // Two members, as `cat a.gz b.gz` writes them, are one file.
         let (head, tail) = plain.split_at(1_000_003);
         let gz = [gzip(head), gzip(tail)].concat();
         let bz = [bzip2(head), bzip2(tail)].concat();

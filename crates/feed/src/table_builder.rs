@@ -1,17 +1,15 @@
-//! Routes as they come, made into a table: sorted, one route a prefix.
+//! Builds a table from routes in any order: sorted, one route a prefix.
 //!
-//! Most files are sorted already, so that is only noted while routes are added,
-//! and the sort is left out. Where a prefix comes more than once the lowest rank
-//! wins, and among equal ranks the one that came last: a text table has no
-//! ranks, so there its last line wins, as if the lines had been typed in order.
-//! In a sorted file the decision is made on the spot, and a dump of many peers
-//! never holds more than one candidate a prefix.
+//! Most files are sorted already; this is detected while routes are added, and the sort is omitted.
+//! If a prefix occurs more than once, the lowest rank wins, and among equal ranks the last one: a
+//! text table has no ranks, so its last line wins. In a sorted file the decision is made
+//! immediately, and a dump of many peers never holds more than one candidate a prefix.
 
 use fib::{Addr, Prefix};
 
 use crate::Label;
 
-/// A table of one family in the making; `R` ranks the candidates of a prefix.
+/// Builds the table of one family; `R` ranks the candidates of a prefix.
 pub(crate) struct TableBuilder<A, R> {
     rows: Vec<(Prefix<A>, R, Label)>,
     disordered: bool,
@@ -41,7 +39,7 @@ impl<A: Addr, R: Copy + Ord> TableBuilder<A, R> {
         self.rows.push((prefix, rank, label));
     }
 
-    /// Returns the table and the number of candidates that lost.
+    /// Returns the table and the number of rejected candidates.
     pub(crate) fn finish(mut self) -> (Vec<(Prefix<A>, Label)>, u64) {
         if self.disordered {
             // Stable: among equal prefixes the order of arrival decides.
@@ -87,9 +85,9 @@ mod tests {
             let mut map = BTreeMap::new();
             for &(prefix, rank, label) in &rows {
                 builder.push(prefix, rank, label);
-                let kept = map.entry(prefix).or_insert((rank, label));
-                if rank <= kept.0 {
-                    *kept = (rank, label);
+                let best = map.entry(prefix).or_insert((rank, label));
+                if rank <= best.0 {
+                    *best = (rank, label);
                 }
             }
             let (routes, duplicates) = builder.finish();

@@ -1,9 +1,8 @@
-//! Streams of updates: what peers said, in time.
+//! Streams of updates: the messages of peers, in time.
 //!
-//! [`updates`] reads the stream, all of it before any is returned, so that a
-//! damaged file changes nothing. The events are as the peers sent them; what
-//! they do to a table is [`UpdateStream::replay`], which runs them through the best
-//! path rule and gives only the changes that a forwarding table would see.
+//! [`updates`] reads the whole stream before it returns, so that a damaged file changes nothing.
+//! The events are as the peers sent them. [`UpdateStream::replay`] runs them through the best path
+//! rule and returns only the changes that a forwarding table would see.
 
 use std::fs::File;
 use std::io::Read;
@@ -34,16 +33,15 @@ pub enum Update {
 pub struct UpdateStream {
     /// The events, in the order of the file.
     pub events: Vec<Event>,
-    /// What the labels stand for.
+    /// The texts of the labels.
     pub labels: Labels,
-    /// What was found on the way; `v4` and `v6` count the prefixes announced or
-    /// withdrawn.
+    /// The report on reading it; `v4` and `v6` count the prefixes announced or withdrawn.
     pub report: Report,
 }
 
 impl UpdateStream {
-    /// Runs the events through the best path rule, from an empty table, and gives
-    /// each change to the table with its time, in order.
+    /// Runs the events through the best path rule, from an empty table, and calls `each` with each
+    /// change to the table and its time, in order.
     pub fn replay(&self, mut each: impl FnMut(u64, Update)) {
         let mut v4 = BestPath::new();
         let mut v6 = BestPath::new();
@@ -91,7 +89,7 @@ pub fn updates(path: impl AsRef<Path>, options: &Options) -> Result<UpdateStream
     read_updates(file, path, options)
 }
 
-/// Reads a stream of updates from anything; `name` stands for it in errors.
+/// Reads a stream of updates from any reader; errors call it `name`.
 ///
 /// # Errors
 ///

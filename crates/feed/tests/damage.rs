@@ -1,5 +1,5 @@
-//! Files of every format, cut and changed at random: nothing panics, and what a
-//! partial load keeps is a beginning of what the whole file gives.
+//! Files of every format, truncated and changed at random: nothing panics, and a partial load
+//! returns a beginning of the whole file's table.
 
 use std::io::Write;
 
@@ -102,10 +102,10 @@ fn truncated_file_yields_prefix_of_table() {
         let all = names(&whole);
         let mut most = 0;
         for cut in (0..file.len()).step_by(1 + file.len() / 400) {
-            // What cannot even be recognized any more is an error, in both ways.
+            // A file whose format is no longer recognized is an error in both modes.
             let Ok(part) = table(&file[..cut]) else { continue };
             let part = names(&part);
-            // The last line of a plain text that is cut may be another route.
+            // The last line of a truncated text may be another route.
             let sure = part.len().saturating_sub(1);
             assert_eq!(part[..sure], all[..sure], "file {n} cut at {cut}");
             assert!(part.len() <= all.len());
@@ -145,7 +145,7 @@ proptest! {
                         assert!(table.v4.is_sorted_by(|a, b| a.0 < b.0));
                         assert!(table.v6.is_sorted_by(|a, b| a.0 < b.0));
                     }
-                    // Strictly the same file is an error where a warning was due.
+                    // In strict mode the same file is an error instead of a warning.
                     let strict = Options { partial: false, ..options };
                     let _ = read(bytes, "damaged".as_ref(), &strict);
                     let _ = read_updates(bytes, "damaged".as_ref(), &options);

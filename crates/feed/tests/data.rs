@@ -1,5 +1,5 @@
-//! Real files, counted: every number here is the README's of the data folder,
-//! found there by programs that are not ours.
+//! Counts of real files: every number here is from the README of the data folder, where independent
+//! programs found them.
 
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ fn text_tables_have_published_counts() {
         assert_eq!(loaded.report.format, Some(Format::Table), "{name}");
     }
     assert_eq!(table("list-ipsum-20260822.txt.gz").v4.len(), 120_430);
-    // 79,055 lines, of which 173 say again what others said.
+    // 79,055 lines, of which 173 are duplicates.
     let seeds = table("addresses-ipv6-2022-addrminer-seeds.txt.gz").report;
     assert_eq!((seeds.entries, seeds.duplicates), (79_055, 173));
 }
@@ -88,7 +88,7 @@ fn truncated_dump_loads_only_with_partial() {
         assert_eq!((report.format, report.compression), (Some(Format::Mrt), Compression::Bzip2));
     }
     let rib4 = load(data("rib4-20260730.1400-routeviews-first2MB.mrt.bz2"), &PARTIAL).unwrap();
-    // A default route comes first, which the range in the README leaves out.
+    // A default route comes first, which the range in the README omits.
     assert_eq!(rib4.v4[0].0.to_string(), "0.0.0.0/0");
     assert_eq!(rib4.v4[1].0.to_string(), "1.0.0.0/24");
     assert_eq!(rib4.v4.last().unwrap().0.to_string(), "23.105.0.0/20");
@@ -104,13 +104,13 @@ fn stream(name: &str, announced: u64, withdrawn: u64) -> UpdateStream {
 
 #[test]
 fn update_streams_have_published_counts() {
-    let news = stream("updates-20260222.1530-routeviews-bgp4mp_et.mrt.bz2", 111_057, 7_606);
-    assert_eq!((news.report.v4, news.report.v6, news.report.peers), (7_839, 0, 20));
-    assert_eq!(news.labels.len(), 20);
+    let published = stream("updates-20260222.1530-routeviews-bgp4mp_et.mrt.bz2", 111_057, 7_606);
+    assert_eq!((published.report.v4, published.report.v6, published.report.peers), (7_839, 0, 20));
+    assert_eq!(published.labels.len(), 20);
     // 15 minutes from 15:30 UTC, with microseconds.
     let from = 1_771_774_200_000_000u64;
-    assert!(news.events.iter().all(|event| (from..from + 901_000_000).contains(&event.time)));
-    assert!(news.events.iter().any(|event| event.time % 1_000_000 != 0));
+    assert!(published.events.iter().all(|event| (from..from + 901_000_000).contains(&event.time)));
+    assert!(published.events.iter().any(|event| event.time % 1_000_000 != 0));
 
     let linx = stream("updates-20141217.0000-linx-p52.txt.gz", 18_141, 5_305);
     assert_eq!((linx.report.v4, linx.report.v6), (3_551, 0));
@@ -134,7 +134,7 @@ fn replayed_session_equals_published_table() {
     };
     assert!(named(&replayed) == named(&converted));
 
-    // Change by change it comes to the same.
+    // The changes, applied one by one, give the same table.
     let mut map = std::collections::BTreeMap::new();
     let stream = updates(data(name), &Options::default()).unwrap();
     stream.replay(|_, update| match update {

@@ -44,9 +44,9 @@ fn text_table_accepts_comments_both_families_and_any_order() {
 
 #[test]
 fn invalid_line_error_names_line_and_remedy() {
-    let told = bad("10.0.0.0/8 a\n10.1.2.3/8 b\n");
+    let error = bad("10.0.0.0/8 a\n10.1.2.3/8 b\n");
     for part in ["small.txt", "line 2", "10.1.2.3/8 b", "did you mean 10.0.0.0/8?"] {
-        assert!(told.contains(part), "{part:?} is not in {told:?}");
+        assert!(error.contains(part), "{part:?} is not in {error:?}");
     }
     let truncate = Options { truncate_host_bits: true, ..Options::default() };
     let table = take("10.0.0.0/8 a\n10.1.2.3/8 b\n", &truncate).unwrap();
@@ -72,9 +72,9 @@ fn partial_load_keeps_routes_before_damage_and_warns() {
     let table = take(text, &partial).unwrap();
     assert_eq!(named(&table), ["10.0.0.0/8 a", "11.0.0.0/8 b"]);
     let [warning] = &table.report.warnings[..] else { panic!() };
-    let told = bad(text);
-    let same = told.strip_prefix("small.txt: ").unwrap();
-    assert!(warning.starts_with(same), "{warning:?} and {told:?}");
+    let error = bad(text);
+    let same = error.strip_prefix("small.txt: ").unwrap();
+    assert!(warning.starts_with(same), "{warning:?} and {error:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The FPM feed, with a sender that does what FRR's zebra does.
+//! The FPM feed, with a sender that behaves as FRR's zebra.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -33,8 +33,8 @@ fn message(kind: u16, header: &[u8], attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
     bytes
 }
 
-/// What zebra of FRR 8.4.4 sent after it was connected to, with `-M dplane_fpm_nl` and
-/// nexthop groups: connected routes, static ones, a change of 192.0.2.0/24 and the end of
+/// The bytes that zebra of FRR 8.4.4 sent after it had connected, with `-M dplane_fpm_nl` and
+/// nexthop groups: connected routes, static ones, a change of 192.0.2.0/24 and the removal of
 /// 203.0.113.0/25.
 const GOLDEN: &[u8] = include_bytes!("golden/frr-8.4.4.fpm");
 
@@ -49,7 +49,7 @@ fn route(kind: u16, number: u32, nexthop: u32) -> Vec<u8> {
     if kind == NEW_ROUTE {
         attributes.push((30, nexthop.to_ne_bytes().to_vec()));
     }
-    // Of a route that is gone zebra leaves the type out.
+    // zebra omits the type of a removed route.
     let does = u8::from(kind == NEW_ROUTE);
     message(kind, &[2, 24, 0, 0, 0, 186, 0, does, 0, 0, 0, 0], &attributes)
 }
@@ -184,11 +184,11 @@ fn frames_in_segments_change_routes_once() {
     scene.frames(6);
     assert_eq!(scene.recorded.gateway(1).as_deref(), Some("192.0.2.2"));
     assert_eq!(scene.recorded.calls, 3);
-    // The same again is no change, and neither is what goes and comes back.
+    // A repeated route is no change, and neither is a removal and return in one frame.
     zebra.write_all(&frame(&update)).expect("it is read");
     scene.frames(7);
     assert_eq!(scene.recorded.calls, 3);
-    // A nexthop object that changes takes its routes along.
+    // A changed nexthop object changes its routes.
     zebra.write_all(&frame(&[nexthop(2, "192.0.2.3")])).expect("it is read");
     scene.frames(8);
     assert_eq!(scene.recorded.gateway(1).as_deref(), Some("192.0.2.3"));
@@ -208,7 +208,7 @@ fn nexthop_deleted_in_frame_of_its_route_leaves_no_route() {
     let frames = [nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 1, 1), gone, route(NEW_ROUTE, 2, 9)];
     zebra.write_all(&frame(&frames)).expect("it is read");
     scene.frames(1);
-    // The follower holds that every report is a change.
+    // The follower asserts that every report is a change.
     assert_eq!((scene.recorded.routes.len(), scene.recorded.calls), (0, 2));
 }
 
@@ -262,7 +262,7 @@ fn stale_routes_stay_until_sweep() {
     scene.until(|scene| format!("{:?}", scene.fpm).contains("connected: false"));
     assert_eq!(scene.recorded.routes.len(), 1000, "routes stay while zebra is away");
 
-    // It comes back, says less, and means something else by the number of the object.
+    // It returns with fewer routes, and another meaning of the object's number.
     let calls = scene.recorded.calls;
     let mut zebra = scene.connect();
     let mut some = frame(&[nexthop(1, "192.0.2.9"), nexthop(2, "192.0.2.1")]);
@@ -279,19 +279,19 @@ fn stale_routes_stay_until_sweep() {
     assert_eq!(scene.recorded.calls, calls + 2);
     assert_eq!(scene.fpm.stale().len(), 1);
 
-    // Broken off in the midst, and again: what came by then counts as sent.
+    // Disconnected halfway, and connected again: the routes sent until then count.
     drop(zebra);
-    let mut again = scene.connect();
-    again.write_all(&frame(&[nexthop(7, "192.0.2.7"), route(NEW_ROUTE, 502, 7)])).expect("read");
+    let mut second = scene.connect();
+    second.write_all(&frame(&[nexthop(7, "192.0.2.7"), route(NEW_ROUTE, 502, 7)])).expect("read");
     scene.frames(frames + 1);
     assert_eq!(scene.recorded.gateway(502).as_deref(), Some("192.0.2.7"));
     assert_eq!(scene.recorded.gateway(500).as_deref(), Some("192.0.2.9"));
     assert_eq!(scene.recorded.routes.len(), 999);
-    // Changes of what has come do not put the sweep off.
+    // Changes of known prefixes do not postpone the sweep.
     let swept = scene.fpm.counters().sweeps;
     while scene.fpm.counters().sweeps == swept {
         let update = [route(DEL_ROUTE, 502, 0), route(NEW_ROUTE, 502, 7)];
-        again.write_all(&frame(&update)).expect("it is read");
+        second.write_all(&frame(&update)).expect("it is read");
         scene.fpm.pump(&mut scene.recorded, 100).expect("the listener works");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -364,7 +364,7 @@ fn second_peer_is_refused_while_the_first_is_connected() {
     assert_eq!(scene.recorded.gateway(1).as_deref(), Some("192.0.2.1"));
     assert_eq!((scene.recorded.routes.len(), scene.recorded.calls), (1, 1));
     assert!(scene.fpm.is_complete() && scene.fpm.stale().is_empty());
-    // The first goes on, and leaves the place to another when it ends.
+    // The first connection continues, and another is accepted when it ends.
     zebra.write_all(&frame(&[route(NEW_ROUTE, 3, 1)])).expect("it is read");
     scene.frames(2);
     assert_eq!(scene.recorded.gateway(3).as_deref(), Some("192.0.2.1"));

@@ -1,5 +1,5 @@
-//! MRT records made by hand, from RFC 6396, 8050, 4271 and 4760: what the real
-//! files do not hold, and what must be refused.
+//! MRT records made from RFC 6396, 8050, 4271 and 4760: cases that the real files do not contain,
+//! and invalid ones.
 
 use fingerpost_feed::{Error, EventKind, Options, RoutingTable, read, read_updates};
 
@@ -13,7 +13,7 @@ fn record(kind: u16, subtype: u16, body: &[u8]) -> Vec<u8> {
 }
 
 fn attribute(code: u8, value: &[u8]) -> Vec<u8> {
-    // Every other one with a length of two bytes, as both are allowed.
+    // Every other attribute has a length of two bytes, as both are allowed.
     let mut out = if code.is_multiple_of(2) { vec![0x50, code, 0] } else { vec![0x40, code] };
     out.push(value.len() as u8);
     out.extend(value);
@@ -79,7 +79,7 @@ fn dump_yields_best_path_of_each_prefix() {
     let long = |hop| v4_attributes(hop, &[1, 2, 3], None);
     let file = [
         peers(),
-        // The shorter path, wherever it stands.
+        // The shorter path, at any position.
         rib(2, &[8, 10], &[entry(0, None, &long(1)), entry(1, None, &short(2))]),
         rib(2, &[8, 11], &[entry(0, None, &short(1)), entry(1, None, &long(2))]),
         // LOCAL_PREF before that.
@@ -90,7 +90,7 @@ fn dump_yields_best_path_of_each_prefix() {
         ),
         // A tie goes to the lower BGP identifier: peer 1.
         rib(2, &[8, 13], &[entry(0, None, &short(1)), entry(1, None, &short(2))]),
-        // Bits beyond the length do not count; /9 takes two bytes.
+        // Bits beyond the length are ignored; /9 takes two bytes.
         rib(2, &[9, 14, 0xff], &[entry(0, None, &short(1))]),
     ]
     .concat();
@@ -140,7 +140,7 @@ fn add_path_and_generic_records_are_read() {
         rib(8, &[8, 10], &[entry(0, Some(1), &longer), entry(0, Some(2), &block(2))]),
         rib(6, &[0, 1, 1, 8, 11], &[entry(0, None, &block(3))]),
         rib(12, &[0, 1, 1, 8, 12], &[entry(0, Some(7), &block(4))]),
-        // Multicast, VPN and whatever else is not of this table.
+        // Multicast, VPN and other records do not belong to this table.
         rib(3, &[8, 13], &[entry(0, None, &block(3))]),
         rib(6, &[0, 1, 128, 8, 14], &[]),
         record(11, 0, b"an OSPF message"),
@@ -209,7 +209,7 @@ fn updates_of_both_families_and_add_path_are_read() {
     let reach = [&[0, 2, 1, 32][..], &GLOBAL, &LOCAL, &[0, 16, 0x20, 1, 16, 0x20, 2]].concat();
     let v6 = [path(&[1, 2]), attribute(14, &reach)].concat();
     let gone = attribute(15, &[0, 2, 1, 16, 0x20, 2]);
-    // An add-path identifier leads each prefix.
+    // An add-path identifier precedes each prefix.
     let two = [0, 0, 0, 1, 8, 12, 0, 0, 0, 2, 8, 12];
     let narrow = [attribute(1, &[0]), attribute(2, &[2, 1, 0, 1]), attribute(3, &[192, 0, 2, 3])];
     let file = [

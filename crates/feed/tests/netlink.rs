@@ -1,7 +1,7 @@
 //! Messages of a real kernel, whole and damaged.
 //!
-//! `golden/linux-6.18.netlink` is what a socket that had joined the groups received,
-//! end to end, while `ip` made links, addresses, nexthop objects, routes and rules.
+//! `golden/linux-6.18.netlink` is the byte stream that a socket in the groups received, end to end,
+//! while `ip` made links, addresses, nexthop objects, routes and rules.
 
 use fib::Prefix;
 use fingerpost_feed::netlink::{
@@ -31,7 +31,7 @@ fn whole() -> Mirror {
     mirror
 }
 
-/// Everything a mirror shows, in words.
+/// Returns the whole content of a mirror as text.
 fn shown(mirror: &Mirror) -> String {
     let mut text = format!("{:?}\n{:?}\n", mirror.links(), mirror.addresses());
     text += &format!("{:?}\n{:?}\n", mirror.neighbors(), mirror.nexthop_objects());
@@ -43,7 +43,7 @@ fn shown(mirror: &Mirror) -> String {
     text
 }
 
-/// What is best for a prefix, as `interface gateway weight`.
+/// Returns the best route of a prefix, as `interface gateway weight`.
 fn leads(mirror: &Mirror, table: u32, prefix: &str) -> String {
     let best = match prefix.parse::<Prefix<u32>>() {
         Ok(prefix) => mirror.best_v4(table, prefix),
@@ -92,7 +92,7 @@ fn replayed_messages_change_nothing() {
     let mut mirror = whole();
     let last: Vec<u8> = golden().iter().rev().take(12).rev().flat_map(|m| padded(m)).collect();
     let before = shown(&mirror);
-    // Everything from the routes on is there already, or is deleted again.
+    // Everything from the routes on is present already, or is deleted again.
     apply(&mut mirror, &last).expect("nothing is damaged");
     assert_eq!(shown(&mirror), before);
 }
@@ -109,11 +109,11 @@ fn truncated_message_leaves_mirror_unchanged() {
         for length in 1..message.len() {
             let mut mirror = whole();
             let before = shown(&mirror);
-            // Cut by the transport: the header says more than there is.
+            // Truncated by the transport: the header states more bytes than there are.
             let damage = apply(&mut mirror, &message[..length]).expect_err("it is cut off");
             assert!(damage.at <= length, "{damage}");
             assert_eq!(shown(&mirror), before, "message {number} cut to {length}");
-            // Cut by the sender: the header agrees.
+            // Truncated by the sender: the header agrees.
             if length >= 16 {
                 let mut cut = message[..length].to_vec();
                 cut[..4].copy_from_slice(&(length as u32).to_ne_bytes());
@@ -144,7 +144,7 @@ fn random_damage_leaves_mirror_unchanged() {
             };
         }
         let before = shown(&mirror);
-        // Only the first: a length that has shrunk leaves a rest behind it.
+        // Only the first message: behind a reduced length a rest remains.
         let first = Messages::new(&message).next().expect("there is something");
         match first.and_then(|message| mirror.apply(&message, &mut NullFollower)) {
             Err(_) => {
@@ -158,7 +158,7 @@ fn random_damage_leaves_mirror_unchanged() {
     assert!(refused > 1000 && taken > 1000, "{refused} refused, {taken} taken");
 }
 
-/// Counts what is told, and holds that links come before what lies on them.
+/// Counts the reports, and checks that links are reported before their addresses and routes.
 #[derive(Default)]
 struct Order {
     links: Vec<u32>,

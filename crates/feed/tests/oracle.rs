@@ -1,7 +1,7 @@
-//! Our reader of MRT beside bgpkit-parser, which shares nothing with it.
+//! Our MRT reader against bgpkit-parser, which shares no code with it.
 //!
-//! Updates are compared one by one. Of a dump the best path of each prefix is made
-//! anew from the other's elements, by the rule written once more.
+//! Updates are compared one by one. For a dump, the best path of each prefix is computed from the
+//! other parser's elements, by a second implementation of the rule.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -24,7 +24,7 @@ fn data(name: &str) -> PathBuf {
 fn oracle(name: &str) -> BgpkitParser<Cursor<Vec<u8>>> {
     let packed = std::fs::File::open(data(name)).unwrap();
     let mut bytes = Vec::new();
-    // One of the files is cut off: what came before the cut is read.
+    // One of the files is truncated: the records before the end are read.
     let _ = bzip2::read::BzDecoder::new(packed).read_to_end(&mut bytes);
     assert!(bytes.len() > 1_000_000);
     BgpkitParser::from_reader(Cursor::new(bytes)).disable_warnings()
@@ -61,7 +61,7 @@ fn updates_equal_bgpkit_one_by_one() {
             format!("{time} {} {asn} {} {hop}", elem.peer_ip, elem.prefix.prefix)
         })
         .collect();
-    // Within one message withdrawals and announcements may come in either order.
+    // The order of withdrawals and announcements within a message is not fixed.
     let sorted = |mut lines: Vec<String>| {
         lines.sort_unstable();
         lines
@@ -91,9 +91,9 @@ fn best_paths_equal_bgpkit() {
             let identifier = elem.peer_bgp_id.map(u32::from);
             let rank = (dislike, path, origin, identifier, elem.peer_ip);
             let next = (rank, elem.next_hop.unwrap().to_string());
-            let kept = best.entry(elem.prefix.prefix.to_string()).or_insert(next.clone());
-            if next < *kept {
-                *kept = next;
+            let best_next = best.entry(elem.prefix.prefix.to_string()).or_insert(next.clone());
+            if next < *best_next {
+                *best_next = next;
             }
         }
         let partial = Options { partial: true, ..Options::default() };
@@ -101,7 +101,7 @@ fn best_paths_equal_bgpkit() {
         let v4 = table.v4.iter().map(|&(prefix, label)| (prefix.to_string(), label));
         let v6 = table.v6.iter().map(|&(prefix, label)| (prefix.to_string(), label));
         let ours: BTreeMap<_, _> = v4.chain(v6).collect();
-        // It passes over some records that it cannot read (decision 0003).
+        // bgpkit-parser skips some records that it cannot read (decision 0003).
         assert!(best.len() <= ours.len() && best.len() + 10 > ours.len(), "{name}");
         for (prefix, (rank, hop)) in &best {
             assert_eq!(table.labels.get(ours[prefix]), hop, "{name} {prefix} {rank:?}");

@@ -8,9 +8,9 @@
 //!   1         1      big-endian, of the whole frame
 //! ```
 //!
-//! From FRR's `fpm/fpm.h`, where it is documented. A stream has no place to pick it up
-//! again: after a header that cannot be, nothing that follows can be trusted, and the
-//! connection is to be closed. FRR opens another and sends everything again.
+//! From FRR's `fpm/fpm.h`, where it is documented. A stream has no point of resynchronization:
+//! after an invalid header nothing that follows can be trusted, and the connection has to be
+//! closed. FRR opens another and sends everything again.
 
 use crate::netlink::Damage;
 
@@ -20,8 +20,7 @@ const VERSION: u8 = 1;
 const NETLINK: u8 = 1;
 const PROTOBUF: u8 = 2;
 
-/// Takes the first frame off `bytes`: its length and what it holds; `None` if it is not
-/// all there yet.
+/// Returns the length and the messages of the first frame in `bytes`; `None` if it is incomplete.
 pub(super) fn first(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, Damage> {
     let Some((&[version, kind, high, low], _)) = bytes.split_first_chunk::<HEADER>() else {
         return Ok(None);

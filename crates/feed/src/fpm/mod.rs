@@ -1,41 +1,38 @@
-//! The FPM feed: what FRR's zebra has for routes, sent by itself.
+//! The FPM feed: the routes of FRR's zebra, sent over TCP.
 //!
 //! ```text
 //!  zebra ─ TCP 2620 ─► frames ─► Mirror of this connection ──────────► Follower
-//!  (dplane_fpm_nl)               what is left of earlier ones, until swept ─┘
+//!  (dplane_fpm_nl)               stale routes of earlier ones, until swept ─┘
 //! ```
 //!
-//! With `zebra -M dplane_fpm_nl` and `fpm address …`, FRR connects to whoever listens and
-//! sends its routes and nexthop groups as netlink messages, without going through the
-//! kernel; the messages are read by the parser of [`netlink`](crate::netlink). What is
-//! different:
+//! With `zebra -M dplane_fpm_nl` and `fpm address …`, FRR connects to a listening peer and sends
+//! its routes and nexthop groups as netlink messages, without going through the kernel. The parser
+//! of [`netlink`](crate::netlink) reads the messages. The differences:
 //!
-//! - There is one route a prefix: a message says what it is now, or that it is gone, and
-//!   nothing is matched.
-//! - A change is a deletion and a new route in one frame. The follower is told once, of
-//!   what is there after the frame.
-//! - After every connection zebra sends everything it has, and nothing says when that is
-//!   done, nor what has gone in the meantime. So each connection has a mirror of its own,
-//!   and those of earlier ones hold what has not been said again: routes stay while zebra
-//!   is away and while it repeats itself. When no prefix that is new to this connection
-//!   has come for a while ([`FpmOptions::quiet`]; changes of those that have come do not
-//!   count, as they never cease), or after [`FpmOptions::max_wait`], what is left is gone.
-//!   A connection that has sent no route ends nothing: zebra has at least the routes of
-//!   connected networks. The mirrors are apart because a zebra that was restarted gives
-//!   the numbers of its nexthop groups new meanings.
-//! - Only routes and nexthop objects are taken. Links, addresses and neighbors are the
-//!   kernel's to tell; a way out over an interface that is down is the router's to leave
-//!   out.
+//! - There is one route a prefix: a message states the prefix's current route or its removal, and
+//!   no attributes are matched.
+//! - A change is a deletion and a new route in one frame. The follower receives one change, the
+//!   result of the frame.
+//! - After every connection zebra sends all its routes, but no message marks their end or lists the
+//!   routes removed in the meantime. So each connection has its own mirror, and the mirrors of
+//!   earlier ones hold the routes that have not been sent again: routes stay while zebra is away
+//!   and while it sends them again. When no prefix that is new to this connection has arrived for a
+//!   while ([`FpmOptions::quiet`]; changes of prefixes that have arrived do not count, as they
+//!   never cease), or after [`FpmOptions::max_wait`], the stale routes are removed. A connection
+//!   without any route ends nothing: zebra has at least the routes of connected networks. The
+//!   mirrors are separate because a restarted zebra assigns the numbers of its nexthop groups anew.
+//! - Only routes and nexthop objects are read. Links, addresses and neighbors come from the kernel;
+//!   a next hop over an interface that is down is excluded by the router.
 //!
-//! zebra writes from a thread and a queue of its own, and is not held up by a socket that
-//! is full; still, [`Fpm::pump`] reads all available bytes and never waits.
+//! zebra writes from its own thread and queue, and a full socket does not block it; still,
+//! [`Fpm::pump`] reads all available bytes and never waits.
 //!
 //! Routes decide where packets go, so not every process that can connect may send them
-//! (`peers.rs`). One connection is served at a time. While it lives, others are closed and
-//! counted: a second peer must neither replace the first one nor have its routes swept. A
-//! zebra that crashed is no obstacle, because the kernel closes its connection before
-//! another begins and what is there is read before another is taken; a host that vanished is
-//! noticed by keepalive probes, after [`FpmOptions::peer_timeout`].
+//! (`peers.rs`). One connection is served at a time. While it lives, others are closed and counted:
+//! a second peer must neither replace the first one nor have its routes swept. A zebra that crashed
+//! is no obstacle, because the kernel closes its connection before another begins, and available
+//! bytes are read before another connection is accepted. Keepalive probes detect a host that has
+//! vanished, after [`FpmOptions::peer_timeout`].
 
 mod frame;
 mod peer_routes;
@@ -56,12 +53,12 @@ pub use self::peer_routes::{ApplyResult, PeerRoutes};
 pub use self::peers::{Peers, Refusal, Refused};
 use crate::netlink::{Damage, Follower, Mirror, SocketOwners};
 
-/// The port that FRR connects to unless told otherwise.
+/// The default port that FRR connects to.
 pub const PORT: u16 = 2620;
 
-/// How much is read at once, in bytes. The max_wait frame is 64 KiB.
+/// The size of a read, in bytes. The longest frame is 64 KiB.
 const READ: usize = 256 << 10;
-/// How much may wait in the socket, in bytes.
+/// The size of the socket's receive buffer, in bytes.
 const SOCKET_BUFFER: usize = 8 << 20;
 
 /// The most connections that one [`Fpm::pump`] accepts or refuses.
@@ -69,19 +66,19 @@ const MAX_ACCEPTS: usize = 16;
 /// The number of keepalive probes that a peer may leave unanswered.
 const PROBES: u32 = 3;
 
-/// How FRR is followed.
+/// The options of the FPM feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FpmOptions {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
     /// The peers that may connect.
     pub peers: Peers,
-    /// How long a peer that sends nothing may leave keepalive probes unanswered before it
-    /// counts as gone; whole seconds, at least 4.
+    /// The time for which a silent peer may leave keepalive probes unanswered before it counts as
+    /// gone; whole seconds, at least 4.
     pub peer_timeout: Duration,
-    /// For how long no new prefix must come until everything is taken to have been sent.
+    /// The time without a new prefix after which zebra is assumed to have sent all routes.
     pub quiet: Duration,
-    /// How long after a connection everything is taken to have been sent in any case.
+    /// The time after a connection at which zebra is assumed to have sent all routes in any case.
     pub max_wait: Duration,
 }
 
@@ -98,7 +95,7 @@ impl Default for FpmOptions {
     }
 }
 
-/// What has happened so far.
+/// Counters of the FPM feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FpmCounters {
     /// Frames read.
@@ -111,28 +108,28 @@ pub struct FpmCounters {
     pub refused: u64,
     /// The last of them.
     pub last_refused: Option<Refused>,
-    /// How often everything was taken to have been sent, and the rest was swept away.
+    /// Sweeps: stale routes were removed because zebra was assumed to have sent all routes.
     pub sweeps: u64,
-    /// Messages left out, and streams given up, because they were damaged.
+    /// Messages ignored and connections closed because they were damaged.
     pub parse_errors: u64,
-    /// What was wrong with the last of them.
+    /// The last such damage.
     pub last_damage: Option<Damage>,
-    /// When the last sweep was.
+    /// The time of the last sweep.
     pub last_swept: Option<Instant>,
 }
 
-/// What one [`Fpm::pump`] did.
+/// The result of one [`Fpm::pump`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FpmProgress {
     /// Messages read.
     pub messages: usize,
-    /// Whether the limit was reached and more may be there.
+    /// Whether the limit was reached, so that more may be available.
     pub more: bool,
     /// Whether zebra is connected.
     pub connected: bool,
     /// Whether zebra may not have sent everything yet, or is not connected.
     pub resynchronizing: bool,
-    /// Whether the sweep was done just now.
+    /// Whether this call has swept.
     pub resynchronized: bool,
 }
 
@@ -140,19 +137,19 @@ pub struct FpmProgress {
 struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// `buffer[start..end]` has been read and not yet understood.
+    /// `buffer[start..end]` has been read and not yet parsed.
     start: usize,
     end: usize,
     began: Instant,
-    /// When a prefix came that had not come before.
+    /// The arrival time of the last prefix that was new to this connection.
     last_new: Instant,
     /// Whether a route has arrived on it.
     has_routes: bool,
-    /// Whether what was left of earlier connections is gone.
+    /// Whether the stale routes of earlier connections have been removed.
     swept: bool,
 }
 
-/// FRR, listened to.
+/// The listening end of the FPM feed.
 pub struct Fpm {
     listener: TcpListener,
     owners: SocketOwners,
@@ -164,11 +161,11 @@ pub struct Fpm {
 }
 
 impl Fpm {
-    /// Listens.
+    /// Starts to listen.
     ///
     /// # Errors
     ///
-    /// What the system says, for instance if somebody else listens there.
+    /// The system's error, for example if another process listens on the address.
     pub fn listen(options: FpmOptions) -> io::Result<Self> {
         let owners = SocketOwners::open().map_err(io::Error::other)?;
         let listener = TcpListener::bind(options.listen)?;
@@ -186,29 +183,28 @@ impl Fpm {
         })
     }
 
-    /// Returns where it listens.
+    /// Returns the address that it listens on.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Reads what is there, about `limit` messages at the most, and tells the follower
-    /// what changes by it. Never waits.
+    /// Reads the available messages, about `limit` at the most, and reports the changes to the
+    /// follower. Never waits.
     ///
-    /// A connection that breaks is no error: its routes stay, and the next one is waited
-    /// for.
+    /// A broken connection is no error: its routes stay until the next connection.
     ///
     /// # Errors
     ///
-    /// What the system says of the socket that listens.
+    /// The system's error on the listening socket.
     pub fn pump(&mut self, to: &mut dyn Follower, limit: usize) -> io::Result<FpmProgress> {
         let mut progress = FpmProgress::default();
         loop {
             self.read(&mut progress, to, limit);
-            // With the rest unread it is not known whether the peer is still there.
+            // While bytes are unread it is unknown whether the peer is still connected.
             if progress.more || !self.accept()? {
                 break;
             }
@@ -222,7 +218,7 @@ impl Fpm {
         Ok(progress)
     }
 
-    /// Reads what the peer has sent, until nothing is there or `limit` is reached.
+    /// Reads the bytes of the peer, until none is available or `limit` is reached.
     fn read(&mut self, progress: &mut FpmProgress, to: &mut dyn Follower, limit: usize) {
         while let Some(connection) = &mut self.connection {
             match connection.receive() {
@@ -245,19 +241,19 @@ impl Fpm {
         }
     }
 
-    /// Has zebra send everything again: the connection is closed, and its next one begins
-    /// with that. Routes stay meanwhile.
+    /// Closes the connection, so that zebra sends all routes again with the next one. The routes
+    /// stay meanwhile.
     pub fn restart_session(&mut self) {
         self.connection = None;
     }
 
-    /// Returns whether zebra is connected, and is taken to have sent everything.
+    /// Returns whether zebra is connected and is assumed to have sent all routes.
     pub fn is_complete(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.swept)
     }
 
-    /// Returns when to [`pump`](Self::pump) although nothing has come: then everything is
-    /// taken to have been sent. Never, while the connection has sent no route.
+    /// Returns when to [`pump`](Self::pump) without new bytes: zebra is then assumed to have sent
+    /// all routes. `None` while the connection has sent no route.
     pub fn due(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
         let quiet = connection.last_new + self.options.quiet;
@@ -265,28 +261,28 @@ impl Fpm {
         waits.then(|| quiet.min(connection.began + self.options.max_wait))
     }
 
-    /// Tells a follower that knows nothing yet of every route there is.
+    /// Reports every route to a new follower.
     pub fn report_routes(&self, to: &mut dyn Follower) {
         self.routes.report_routes(to);
     }
 
-    /// Forgets all routes: zebra has been away for too long.
+    /// Removes all routes: zebra has been away for too long.
     pub fn clear(&mut self, to: &mut dyn Follower) {
         self.routes.clear(to);
     }
 
-    /// Returns what zebra has sent by the last connection: all there is, unless
-    /// [`stale`](Self::stale) has something.
+    /// Returns the routes of the last connection: all routes, unless [`stale`](Self::stale) has
+    /// some.
     pub fn mirror(&self) -> &Mirror {
         self.routes.mirror()
     }
 
-    /// Returns what is left of earlier connections, and has not been sent again or swept.
+    /// Returns the routes of earlier connections that have been neither sent again nor swept.
     pub fn stale(&self) -> &[Mirror] {
         self.routes.stale()
     }
 
-    /// Returns what has happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &FpmCounters {
         &self.counters
     }
@@ -317,21 +313,21 @@ impl Fpm {
         Ok(false)
     }
 
-    /// Judges whether a connection may be served.
+    /// Checks whether a connection may be served.
     fn check(&mut self, stream: &TcpStream, peer: SocketAddr) -> Result<(), Refusal> {
         if self.connection.is_some() {
             return Err(Refusal::Busy);
         }
-        // Of a connection that is gone there is no address.
+        // A closed connection has no address.
         let own = stream.local_addr().map_err(|_| Refusal::NoUser)?;
         let owner = self.owners.of(own, peer).map_err(Refusal::System)?;
         self.options.peers.check(peer.ip(), owner)
     }
 
-    /// Begins with a connection.
+    /// Starts to serve a connection.
     fn serve(&mut self, stream: TcpStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
-        // Not needed: without it the buffer is smaller.
+        // Optional: on an error the buffer is smaller.
         let _ = setsockopt(&stream, RcvBuf, &SOCKET_BUFFER);
         let wait = (self.options.peer_timeout.as_secs() as u32 / (PROBES + 1)).max(1);
         setsockopt(&stream, KeepAlive, &true)?;
@@ -366,7 +362,7 @@ impl Fpm {
 }
 
 impl Connection {
-    /// Reads once; 0 is the end.
+    /// Reads once; 0 is the end of the stream.
     fn receive(&mut self) -> io::Result<usize> {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -376,7 +372,7 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// Applies every frame that is whole; returns how many messages they held.
+    /// Applies every complete frame; returns the number of messages in them.
     fn apply_frames(
         &mut self,
         routes: &mut PeerRoutes,

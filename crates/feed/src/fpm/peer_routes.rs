@@ -3,10 +3,11 @@
 //!
 //! ```text
 //!   connect ─► apply … apply ─► sweep          stale is empty
-//!      └─ the mirror becomes an stale one; a prefix that comes again leaves it
+//!      └─ the mirror becomes a stale one; a prefix that is sent again leaves it
 //! ```
 //!
-//! No sockets and no clock: [`Fpm`](super::Fpm) has those, and a fuzzer needs none.
+//! This module has neither sockets nor a clock, which [`Fpm`](super::Fpm) has; so a fuzzer can run
+//! it.
 
 use std::mem;
 
@@ -42,7 +43,7 @@ pub struct ApplyResult {
 }
 
 impl PeerRoutes {
-    /// Begins with nothing.
+    /// Creates empty state.
     pub fn new() -> Self {
         Self::default()
     }
@@ -81,13 +82,13 @@ impl PeerRoutes {
         }
     }
 
-    /// Ends all routes.
+    /// Removes all routes.
     pub fn clear(&mut self, to: &mut dyn Follower) {
         self.mirror.replace_with(Mirror::new(), to);
         self.sweep(to);
     }
 
-    /// Reports every route there is to a follower that knows none.
+    /// Reports every route to a new follower.
     pub fn report_routes(&self, to: &mut dyn Follower) {
         self.stale.iter().chain([&self.mirror]).for_each(|mirror| mirror.report_routes(to));
     }
@@ -97,7 +98,7 @@ impl PeerRoutes {
         &self.mirror
     }
 
-    /// Returns what is left of earlier connections.
+    /// Returns the routes that remain of earlier connections.
     pub fn stale(&self) -> &[Mirror] {
         &self.stale
     }

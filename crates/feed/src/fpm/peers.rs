@@ -54,7 +54,7 @@ impl Default for Peers {
 }
 
 impl Peers {
-    /// Judges a peer by its address and owner.
+    /// Checks a peer by its address and owner.
     pub(super) fn check(&self, peer: IpAddr, owner: SocketOwner) -> Result<(), Refusal> {
         let listed = |prefix: &AnyPrefix| match (prefix, peer.to_canonical()) {
             (AnyPrefix::V4(prefix), IpAddr::V4(v4)) => prefix.contains(v4.into()),

@@ -1,15 +1,14 @@
-//! Dealing: a table made of a model's cards.
+//! Deals a table from a model's cards.
 //!
-//! The trie is walked in address order and each node draws a card of its kind's
-//! pack, without putting it back. Because the model counted exactly the nodes that
-//! this walk meets, every pack is empty at the end and the table has as many routes
-//! as the one that was measured. Then the routes, in order, draw where their labels
-//! come from; those packs may run out early (what is drawn decides the place of the
-//! next), and are then opened anew.
+//! The trie is walked in address order, and each node draws a card from its kind's deck without
+//! replacement. Because the model counted exactly the nodes of this walk, every deck is empty at
+//! the end and the table has as many routes as the measured one. Then each route, in order, draws
+//! the origin of its label; those decks may run out early (a drawn card decides the place of the
+//! next), and are then refilled.
 //!
-//! A table of another size is made of that: a smaller one of whole families, a
-//! route and all it covers, picked at random; a larger one by more-specifics added
-//! under routes picked at random, which is how tables do grow.
+//! A table of another size is derived from that: a smaller one consists of random families, each a
+//! route and all routes that it covers; a larger one has more-specifics added under random routes,
+//! as real tables grow.
 
 use fib::{Addr, Prefix};
 use hashbrown::HashSet;
@@ -21,8 +20,8 @@ use super::model::{
 use super::random::Random;
 use crate::Label;
 
-/// Draws one of `cards` by what is left of each, and takes it out. `None` if
-/// nothing is left.
+/// Draws one of `cards` with the probability of its remaining count, and removes it. `None` if none
+/// is left.
 #[inline]
 fn draw<const N: usize>(cards: &mut [u32; N], random: &mut Random) -> Option<usize> {
     let left: u32 = cards.iter().sum();
@@ -42,24 +41,24 @@ fn draw<const N: usize>(cards: &mut [u32; N], random: &mut Random) -> Option<usi
     unreachable!("a draw is below the sum of the counts")
 }
 
-/// The packs of all kinds, in arrays.
-struct Packs {
+/// The decks of all kinds, in arrays.
+struct Decks {
     cards: Vec<Cards>,
     classes: Vec<Classes>,
 }
 
-impl Packs {
+impl Decks {
     fn new<A: Addr>(model: &Model) -> Self {
         let kinds = (A::BITS as usize + 1) * BANDS * CLASSES * 2;
-        let mut packs =
+        let mut decks =
             Self { cards: vec![Cards::default(); kinds], classes: vec![Classes::default(); kinds] };
         for (&kind, &classes) in &model.classes {
-            packs.classes[Self::at(kind)] = classes;
+            decks.classes[Self::at(kind)] = classes;
         }
         for (&kind, &cards) in &model.cards {
-            packs.cards[Self::at(kind)] = cards;
+            decks.cards[Self::at(kind)] = cards;
         }
-        packs
+        decks
     }
 
     #[inline]
@@ -71,23 +70,22 @@ impl Packs {
 
 /// Deals the prefixes of a table, sorted.
 pub(super) fn prefixes<A: Addr>(model: &Model, random: &mut Random) -> Vec<Prefix<A>> {
-    let mut packs = Packs::new::<A>(model);
+    let mut decks = Decks::new::<A>(model);
     let mut out = Vec::new();
     let top = top::<A>();
-    // What is still to be walked: the last is next, so the zero branch goes on top.
+    // The nodes to walk: the last is next, so the zero branch is pushed last.
     let mut open: Vec<(A, Kind)> = Vec::new();
     for &(block, class) in &model.tops {
         let addr = A::from_bits(usize::from(block), 0, top);
         open.push((addr, Kind { depth: top as u8, cover: 0, class, twin: false }));
         while let Some((addr, mut kind)) = open.pop() {
             if is_grade::<A>(u32::from(kind.depth))
-                && let Some(class) = draw(&mut packs.classes[Packs::at(kind)], random)
+                && let Some(class) = draw(&mut decks.classes[Decks::at(kind)], random)
             {
                 kind.class = class as u8;
             }
-            // A pack is never empty for a measured model, and a node at full
-            // depth has no branches.
-            let Some(card) = draw(&mut packs.cards[Packs::at(kind)], random) else { continue };
+            // A deck is never empty for a measured model, and a node at full depth has no branches.
+            let Some(card) = draw(&mut decks.cards[Decks::at(kind)], random) else { continue };
             let depth = u32::from(kind.depth);
             if card & HERE != 0 {
                 out.push(Prefix::truncate(addr, depth));
@@ -114,27 +112,27 @@ pub(super) fn labels<A: Addr>(
     prefixes: &[Prefix<A>],
     random: &mut Random,
 ) -> Vec<(Prefix<A>, Label)> {
-    let mut packs = model.origins.clone();
+    let mut decks = model.origins.clone();
     let appearing = appearances(model, random);
     let mut appearing = appearing.iter().copied().cycle();
     let mut routes: Vec<(Prefix<A>, Label)> = Vec::with_capacity(prefixes.len());
     let mut walk = Walk::new();
-    // Equal neighbors: those there should be, in 2^-32, less those there are.
+    // The missing equal neighbors: the expected number less the actual one, in 2^-32.
     let share = model.equal_neighbors();
     let mut lacking = 0i64;
     for &prefix in prefixes {
         let place = walk.place(prefix);
-        let origin = draw_origin(&mut packs[place], &model.origins[place], random);
-        // A label from elsewhere is another one than those at hand.
+        let origin = draw_origin(&mut decks[place], &model.origins[place], random);
+        // A label from elsewhere differs from those of the cover and the previous route.
         let at_hand = |label| walk.cover() == Some(label) || walk.before() == Some(label);
         lacking += share;
         let known = match origin {
-            // What a place is does not tell all, and the dealt labels drift apart
-            // faster than real ones: make good for it where no label is due.
-            Origin::Near if lacking > 0 => walk.before(),
+            // The kind of place is not sufficient, and the dealt labels diverge faster than real
+            // ones: corrected where no label is due.
+            Origin::Recent if lacking > 0 => walk.before(),
             Origin::Cover => walk.cover(),
             Origin::Before => walk.before(),
-            Origin::Near => near(&routes, random, at_hand),
+            Origin::Recent => recent_label(&routes, random, at_hand),
             Origin::Appears => None,
         };
         let mut appear = || appearing.by_ref().take(TRIES).find(|&label| !at_hand(label));
@@ -148,11 +146,11 @@ pub(super) fn labels<A: Addr>(
     routes
 }
 
-/// How often a label is drawn anew when it is one at hand.
+/// How often a label is drawn again when it is one of those at hand.
 const TRIES: usize = 8;
 
 /// Draws the label of one of the last routes.
-fn near<A: Addr>(
+fn recent_label<A: Addr>(
     routes: &[(Prefix<A>, Label)],
     random: &mut Random,
     at_hand: impl Fn(Label) -> bool,
@@ -181,17 +179,17 @@ fn appearances(model: &Model, random: &mut Random) -> Vec<Label> {
     list
 }
 
-fn draw_origin(pack: &mut OriginCards, full: &OriginCards, random: &mut Random) -> Origin {
-    let card = draw(pack, random).or_else(|| {
-        *pack = *full;
-        draw(pack, random)
+fn draw_origin(deck: &mut OriginCards, full: &OriginCards, random: &mut Random) -> Origin {
+    let card = draw(deck, random).or_else(|| {
+        *deck = *full;
+        draw(deck, random)
     });
     card.map_or(Origin::Before, |card| Origin::ALL[card])
 }
 
-/// Keeps `count` of the routes: whole families, picked at random, in order.
+/// Reduces the routes to `count`: random whole families, in order.
 pub(super) fn thin<A: Addr>(routes: &mut Vec<Prefix<A>>, count: usize, random: &mut Random) {
-    // (first, count) of each family: a route that nothing covers, and its own.
+    // (first, count) of each family: a route that no other covers, and the routes in it.
     let mut families: Vec<(usize, usize)> = Vec::new();
     let mut head: Option<Prefix<A>> = None;
     for (at, &prefix) in routes.iter().enumerate() {
@@ -203,18 +201,18 @@ pub(super) fn thin<A: Addr>(routes: &mut Vec<Prefix<A>>, count: usize, random: &
             }
         }
     }
-    let mut kept = Vec::new();
+    let mut selected = Vec::new();
     let mut left = count;
     while left > 0 && !families.is_empty() {
         let pick = random.below(families.len() as u64) as usize;
         let (first, size) = families.swap_remove(pick);
         let size = size.min(left);
         left -= size;
-        kept.push((first, size));
+        selected.push((first, size));
     }
-    kept.sort_unstable();
+    selected.sort_unstable();
     *routes =
-        kept.iter().flat_map(|&(first, size)| &routes[first..first + size]).copied().collect();
+        selected.iter().flat_map(|&(first, size)| &routes[first..first + size]).copied().collect();
 }
 
 /// Adds more-specifics until there are `count` routes, of the lengths there are.

@@ -1,8 +1,8 @@
-//! Measuring: how the built-in models were made, and are checked.
+//! Measures tables: this made the built-in models, and checks them.
 //!
-//! Compiled for tests only. The trie is never built: a node is a slice of the sorted
-//! routes, its branches the two parts of the slice, so a table is counted in one
-//! recursion at most as deep as an address has bits.
+//! This is compiled for tests only. The trie is never built: a node is a slice of the sorted
+//! routes, its branches the two parts of the slice, so that one recursion, at most as deep as an
+//! address has bits, counts a table.
 
 use core::fmt::{self, Write};
 
@@ -66,7 +66,7 @@ impl Model {
             } else if walk.cover() == Some(label) {
                 Origin::Cover
             } else if near.iter().any(|near| near.1 == label) {
-                Origin::Near
+                Origin::Recent
             } else {
                 *appeared.entry(label).or_default() += 1;
                 Origin::Appears

@@ -1,13 +1,12 @@
-//! A synthetic Internet table, for whoever has no real one at hand.
+//! A synthetic Internet table, for use where no real one is available.
 //!
-//! What makes a routing table hard or easy for a forwarding engine is not the
-//! count of its prefixes but how they lie: which lengths, what is nested in what,
-//! which blocks are crowded, and how often a neighbor goes the same way. All of
-//! that was measured on the RouteViews tables of 2026-07-30 and is built into the
-//! program as two small models ([`model`] says what is counted); a table is dealt
-//! from the counts like cards from a pack ([`deal`]).
+//! A routing table is hard or easy for a forwarding engine not by its number of prefixes but by
+//! their structure: their lengths, their nesting, which blocks are crowded, and how often neighbors
+//! have the same next hop. All of that was measured on the RouteViews tables of 2026-07-30 and is
+//! built into the program as two small models ([`model`] states what is counted); a table is dealt
+//! from the counts like cards from a deck ([`deal`]).
 //!
-//! | kept from the measured tables | how well, at full size |
+//! | property of the measured tables | accuracy, at full size |
 //! |---|---|
 //! | prefixes of each length | exact |
 //! | share nested in a longer cover, by bands of the covering length | exact; by each length within 0.02 |
@@ -16,21 +15,20 @@
 //! | routes with both halves of their parent in use | exact by kind of place |
 //! | routes with the label of the route before | within 0.01 |
 //! | routes with the label of their cover | within 0.03 (IPv6: 0.10, too many) |
-//! | distinct labels, if no number is asked for | exact |
+//! | distinct labels, if no number is requested | exact |
 //! | runs of the swept table | within 5 % (IPv6: 10 %), too many |
 //!
-//! The tests measure the real tables again and hold the generator to this. Not
-//! kept: the order of crowded and empty blocks within a class, so that the fullest
-//! /16 has about half the runs of the fullest real one; the few largest origins,
-//! which are half as large; anything about which operator owns what.
+//! The tests measure the real tables again and compare the generator with them. Not reproduced: the
+//! order of crowded and empty blocks within a class, so that the fullest /16 has about half the
+//! runs of the fullest real one; the few largest origins, which are half as large; anything about
+//! the owners of address space.
 //!
-//! A number of labels may be asked for: each origin is then given one next hop,
-//! the i-th with a weight of i^-1.25. Measured on the table of one router
-//! (`ipv4-20151023-pch`): 3,771 next hops, an entropy of 6.1 bits, the largest with
-//! 20 % of the routes; these weights give 6.3 bits and 25 %.
+//! With a requested number of labels, each origin is given one next hop, the i-th with a weight of
+//! i^-1.25. Measured on the table of one router (`ipv4-20151023-pch`): 3,771 next hops, an entropy
+//! of 6.1 bits, the largest with 20 % of the routes; these weights give 6.3 bits and 25 %.
 //!
-//! A seed gives the same table on every machine: integers only, and a random
-//! generator of our own.
+//! A seed gives the same table on every machine: the generator uses integers only, and its own
+//! random generator.
 
 mod deal;
 #[cfg(test)]
@@ -46,7 +44,7 @@ use hashbrown::HashMap;
 
 use crate::{Label, Labels, Report, RoutingTable};
 
-/// What table to generate.
+/// The parameters of a generated table.
 ///
 /// # Examples
 ///
@@ -59,7 +57,7 @@ use crate::{Label, Labels, Report, RoutingTable};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// Which of the tables of this kind.
+    /// The seed: each gives another table of this kind.
     pub seed: u64,
     /// The number of IPv4 routes.
     pub v4: usize,
@@ -79,8 +77,8 @@ impl Default for Recipe {
 
 /// Generates a table.
 ///
-/// More routes than the space under the measured prefixes can hold are not
-/// reached: the report then has a warning and says how many there are.
+/// The number of routes is limited by the space under the measured prefixes: beyond that, the
+/// report has a warning with the number of routes.
 ///
 /// # Complexity
 ///
@@ -101,9 +99,9 @@ pub fn generate(recipe: &Recipe) -> RoutingTable {
     match recipe.labels {
         Some(count) => {
             let count = count.max(1);
-            let way = next_hops(origins, count, recipe.seed);
-            v4.iter_mut().for_each(|route| route.1 = way[route.1.0 as usize]);
-            v6.iter_mut().for_each(|route| route.1 = way[route.1.0 as usize]);
+            let hops = next_hops(origins, count, recipe.seed);
+            v4.iter_mut().for_each(|route| route.1 = hops[route.1.0 as usize]);
+            v6.iter_mut().for_each(|route| route.1 = hops[route.1.0 as usize]);
             (0..count.min(origins)).for_each(|n| {
                 labels.intern(&format!("nh{}", n + 1));
             });
@@ -146,8 +144,8 @@ fn family<A: Addr>(
     deal::labels(&model, &prefixes, &mut random)
 }
 
-/// Gives each origin a next hop below `count`, by weight. The first origins get
-/// one each, so that all are used where there are enough.
+/// Gives each origin a next hop below `count`, by weight. The first origins get one each, so that
+/// all next hops are used if there are enough origins.
 fn next_hops(origins: u32, count: u32, seed: u64) -> Vec<Label> {
     // (i + 1)^-1.25 in integers: floating-point powers differ between machines.
     let mut sum = 0u64;

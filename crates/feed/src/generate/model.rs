@@ -7,7 +7,7 @@
 //! ```text
 //!        card = route here (1) + routes below the 0 bit (2) + below the 1 bit (4)
 //!
-//!          (6)                 A node's kind is what is known of it from above:
+//!          (6)                 A node's kind is known before its subtree:
 //!         0/ \1                  depth     its length in bits
 //!        (3)  (1) ◄─ a leaf      cover     the length of the route that covers it,
 //!       0/                                 in bands
@@ -42,7 +42,7 @@ pub(super) const HERE: usize = 1;
 pub(super) const ZERO: usize = 2;
 pub(super) const ONE: usize = 4;
 
-/// What a node is known by from above.
+/// The kind of a node, which is known before its subtree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Kind {
     pub(super) depth: u8,
@@ -52,7 +52,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// The kind of the children of a node of this kind that is `card`.
+    /// Returns the kind of the children of a node of this kind with this card.
     #[inline]
     pub(super) fn child<A: Addr>(self, card: usize) -> Self {
         let cover = if card & HERE != 0 { band::<A>(self.depth) } else { self.cover };
@@ -101,19 +101,19 @@ pub(super) const fn grades<A: Addr>() -> [(u32, [usize; CLASSES - 1]); 3] {
     }
 }
 
-/// Returns whether nodes of this depth are classed anew.
+/// Returns whether nodes of this depth are classified again.
 #[inline]
 pub(super) fn is_grade<A: Addr>(depth: u32) -> bool {
     let [_, second, third] = grades::<A>();
     depth == second.0 || depth == third.0
 }
 
-/// The length from which on the model counts.
+/// The length at which the model begins.
 pub(super) const fn top<A: Addr>() -> u32 {
     grades::<A>()[0].0
 }
 
-/// Where a route's label comes from.
+/// The origin of a route's label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     /// The route before it, in order.
@@ -121,24 +121,23 @@ pub(super) enum Origin {
     /// The longest route that covers it.
     Cover,
     /// A route shortly before it in order.
-    Near,
-    /// Nowhere near: the label appears here, for the first time or again.
+    Recent,
+    /// None of these: the label appears here, for the first time or again.
     Appears,
 }
 
 impl Origin {
     pub(super) const COUNT: usize = 4;
     pub(super) const ALL: [Self; Self::COUNT] =
-        [Self::Before, Self::Cover, Self::Near, Self::Appears];
-    /// How many routes back [`Near`](Self::Near) reaches.
+        [Self::Before, Self::Cover, Self::Recent, Self::Appears];
+    /// How many routes back [`Recent`](Self::Recent) reaches.
     pub(super) const REACH: usize = 32;
 }
 
-/// A walk over a table in order, for what the places of its labels are.
+/// A walk over a table in order, which classifies the place of each route's label.
 ///
-/// It is the same for measuring and for dealing, so that both mean the same by a
-/// place: ask for the [`place`](Self::place) of a route, move_best_to_front its label, and
-/// [`put`](Self::put) it.
+/// Measuring and dealing share it, so that both use the same kinds of places: get the
+/// [`place`](Self::place) of a route, determine its label, and [`put`](Self::put) it.
 pub(super) struct Walk<A> {
     before: Option<(Prefix<A>, Label)>,
     /// How many routes before the last one had its label too.
@@ -159,7 +158,7 @@ impl<A: Addr> Walk<A> {
         Self { before: None, streak: 0, covers: Vec::new() }
     }
 
-    /// Comes to a route and says what kind of place it is, below `PLACES`.
+    /// Advances to a route and returns its kind of place, below `PLACES`.
     pub(super) fn place(&mut self, prefix: Prefix<A>) -> usize {
         while self.covers.pop_if(|cover| !cover.prefix.covers(prefix)).is_some() {}
         let band = |n: u32, bounds: &[u32]| bounds.iter().take_while(|&&least| n >= least).count();
@@ -183,17 +182,17 @@ impl<A: Addr> Walk<A> {
         (near * 7 + cover) * 4 + band(self.streak, &[1, 3, 8])
     }
 
-    /// The label of the route before, if there is one.
+    /// Returns the label of the previous route, if there is one.
     pub(super) fn before(&self) -> Option<Label> {
         self.before.map(|before| before.1)
     }
 
-    /// The label of the longest route that covers the one come to.
+    /// Returns the label of the longest route that covers the current one.
     pub(super) fn cover(&self) -> Option<Label> {
         self.covers.last().map(|cover| cover.label)
     }
 
-    /// Leaves the route come to, with its label.
+    /// Sets the label of the current route.
     pub(super) fn put(&mut self, prefix: Prefix<A>, label: Label) {
         self.streak = if self.before() == Some(label) { self.streak + 1 } else { 0 };
         self.before = Some((prefix, label));
@@ -226,7 +225,7 @@ impl Model {
     }
 }
 
-/// The error that a model's text is not one.
+/// The error of a malformed model text.
 #[derive(Debug)]
 pub(super) struct NotAModel;
 

@@ -1,4 +1,4 @@
-//! The generator's own random numbers, equal on every machine and for ever.
+//! The generator's own random numbers, the same on every machine and in every version.
 //!
 //! xoshiro256** of Blackman and Vigna ("Scrambled linear pseudorandom number
 //! generators", 2021), seeded by splitmix64 as they advise. A library's default
@@ -9,7 +9,7 @@
 pub(super) struct Random([u64; 4]);
 
 impl Random {
-    /// Starts the stream of `seed`; `part` tells apart the streams of one seed.
+    /// Starts the stream of `seed`; `part` separates the streams of one seed.
     pub(super) fn new(seed: u64, part: u64) -> Self {
         let mut state = seed ^ part.wrapping_mul(0xd1b5_4a32_d192_ed03);
         Self(core::array::from_fn(|_| {

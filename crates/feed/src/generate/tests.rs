@@ -1,4 +1,4 @@
-//! The generator against the tables it was measured on.
+//! The generator rereadst the tables it was measured on.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn real(name: &str) -> RoutingTable {
     })
 }
 
-/// What two tables are compared by.
+/// The properties that two tables are compared by.
 #[derive(Debug)]
 struct Shape {
     lengths: BTreeMap<u32, usize>,
@@ -199,11 +199,11 @@ fn written_table_reads_back_equal() {
     let table = generate(&Recipe { seed: 5, v4: 20_000, v6: 5_000, labels: Some(40) });
     let mut text = Vec::new();
     table.write_text(&mut text).unwrap();
-    let again = crate::read(&text[..], "text".as_ref(), &Options::default()).unwrap();
+    let reread = crate::read(&text[..], "text".as_ref(), &Options::default()).unwrap();
     let named = |table: &RoutingTable| -> Vec<String> {
         let v4 = table.v4.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));
         let v6 = table.v6.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));
         v4.chain(v6).collect()
     };
-    assert_eq!(named(&table), named(&again));
+    assert_eq!(named(&table), named(&reread));
 }

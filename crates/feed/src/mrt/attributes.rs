@@ -1,4 +1,4 @@
-//! Path attributes: the few that decide and the one that forwards.
+//! Path attributes: those of the decision process, and the next hop.
 //!
 //! ```text
 //! ┌───────┬──────┬────────────┬─────────────┐
@@ -7,20 +7,19 @@
 //! 1 ORIGIN  2 AS_PATH  3 NEXT_HOP  5 LOCAL_PREF  14 MP_REACH_NLRI  15 MP_UNREACH_NLRI
 //! ```
 //!
-//! All others are stepped over. `AS4_PATH` (17) is among them: where it stands
-//! beside a path of two-byte numbers it renames its members and does not change
-//! how many they are (RFC 6793, 4.2.3).
+//! All others are skipped. `AS4_PATH` (17) is among them: beside a path of two-byte numbers it
+//! changes the numbers of the members, but not their count (RFC 6793, 4.2.3).
 //!
-//! In a dump `MP_REACH_NLRI` is cut down to its next hop (RFC 6396, 4.3.4); some
-//! collectors wrote it whole. The whole form begins with the address family, so
-//! with a zero byte, which no next hop's length is.
+//! In a dump `MP_REACH_NLRI` is reduced to its next hop (RFC 6396, 4.3.4); some collectors wrote
+//! the whole attribute. The whole form begins with the address family, so with a zero byte, which
+//! is not the length of any next hop.
 
 use core::net::{IpAddr, Ipv6Addr};
 
 use super::bytes::{Bytes, Family, ParseError};
 use crate::Rank;
 
-/// Where the attributes stand, which decides the form of two of them.
+/// The place of the attributes, which determines the form of two of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// In a `TABLE_DUMP` entry: AS numbers have two bytes.
@@ -34,7 +33,7 @@ pub(super) enum Place {
     },
 }
 
-/// What was found.
+/// The attributes that were read.
 #[derive(Default)]
 pub(super) struct Attributes<'b> {
     origin: Option<u8>,
@@ -53,7 +52,7 @@ pub(super) struct Reach<'b> {
 
 impl Attributes<'_> {
     pub(super) fn rank(&self) -> Rank {
-        // A path without ORIGIN is not well formed; it is ranked last.
+        // A path without ORIGIN is malformed; it is ranked last.
         Rank::new(self.local_pref, self.path_length, self.origin.unwrap_or(2))
     }
 }
@@ -114,7 +113,7 @@ fn reach(mut value: Bytes<'_>, place: Place) -> Result<Option<Reach<'_>>, ParseE
         let safi = value.u8(WHAT)?;
         family = Family::of(afi).filter(|_| safi == 1);
         if family.is_none() {
-            // Multicast, VPN, labels: not of this table.
+            // Multicast, VPN, labels: these belong to other tables.
             return Ok(None);
         }
     }
@@ -128,8 +127,8 @@ fn reach(mut value: Bytes<'_>, place: Place) -> Result<Option<Reach<'_>>, ParseE
     Ok(Some(Reach { next_hop, prefixes }))
 }
 
-/// Reads a next hop of 4, 16 or 32 bytes: two addresses are a global and a
-/// link-local one (RFC 2545, 3), and the global one is wanted if there is one.
+/// Reads a next hop of 4, 16 or 32 bytes: two addresses are a global and a link-local one (RFC
+/// 2545, 3); the global one is returned if there is one.
 fn next_hop(mut value: Bytes<'_>) -> Result<Option<IpAddr>, ParseError> {
     const WHAT: &str = "the next hop of MP_REACH_NLRI";
     match value.0.len() {

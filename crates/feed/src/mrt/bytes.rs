@@ -1,13 +1,13 @@
 //! A cursor over the bytes of one record.
 //!
-//! Every step checks that the bytes are there; what is missing is named. The
-//! numbers of MRT and BGP are in network byte order.
+//! Every step checks that its bytes exist; an error names the missing field. The numbers of MRT and
+//! BGP are in network byte order.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::prefix::{AnyPrefix, prefix4, prefix6};
 
-/// What is wrong with a record.
+/// The error in a record.
 pub(super) type ParseError = String;
 
 /// The unread bytes of a record or of a part of it.
@@ -81,8 +81,8 @@ impl<'b> Bytes<'b> {
         }
     }
 
-    /// Reads a prefix as BGP writes it: its length, then as many bytes of the
-    /// address as that takes (RFC 4271, 4.3).
+    /// Reads a prefix in BGP's encoding: its length, then the bytes of the address that the length
+    /// covers (RFC 4271, 4.3).
     #[inline]
     pub(super) fn prefix(&mut self, family: Family) -> Result<AnyPrefix, ParseError> {
         let len = u32::from(self.u8("a prefix")?);

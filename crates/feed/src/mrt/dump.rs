@@ -1,7 +1,7 @@
-//! `TABLE_DUMP` and `TABLE_DUMP_V2`: what a collector's peers had, at one moment.
+//! `TABLE_DUMP` and `TABLE_DUMP_V2`: the routes of a collector's peers at one moment.
 //!
-//! The second version (RFC 6396, 4.3; RFC 8050, 4) names its peers once, in a
-//! record of their own, and then has one record a prefix:
+//! The second version (RFC 6396, 4.3; RFC 8050, 4) lists its peers once, in a separate record, and
+//! then has one record a prefix:
 //!
 //! ```text
 //! PEER_INDEX_TABLE   collector id │ view name │ count │ (type, BGP id, address, AS) …
@@ -9,9 +9,9 @@
 //!   entry            peer index │ time │ [path id: add-path] │ length │ attributes
 //! ```
 //!
-//! The first (4.2) has one record an entry, of one peer, with two-byte AS numbers.
-//! The best entry of a record is taken here, so that of twenty the other nineteen
-//! cost nothing further.
+//! The first (4.2) has one record an entry, of one peer, with two-byte AS numbers. The best entry
+//! of a record is selected here, so that the other entries (of twenty, nineteen) cost nothing
+//! further.
 
 use core::net::IpAddr;
 
@@ -28,7 +28,7 @@ struct IndexedPeer {
     counted: bool,
 }
 
-/// What `TABLE_DUMP_V2` carries from record to record.
+/// The state of `TABLE_DUMP_V2` from record to record.
 #[derive(Default)]
 pub(super) struct Dump {
     peers: Option<Vec<IndexedPeer>>,
@@ -45,7 +45,7 @@ const RIB_IPV6_UNICAST_ADDPATH: u16 = 10;
 const RIB_GENERIC_ADDPATH: u16 = 12;
 
 impl Dump {
-    /// Reads a `TABLE_DUMP_V2` record; false if it is of no interest.
+    /// Reads a `TABLE_DUMP_V2` record; false if it is skipped.
     pub(super) fn record(
         &mut self,
         subtype: u16,
@@ -156,7 +156,7 @@ fn peers(mut body: Bytes<'_>) -> Result<Vec<IndexedPeer>, ParseError> {
         .collect()
 }
 
-/// Reads a `TABLE_DUMP` record; false if it is of no interest.
+/// Reads a `TABLE_DUMP` record; false if it is skipped.
 pub(super) fn first_version(
     subtype: u16,
     body: &[u8],

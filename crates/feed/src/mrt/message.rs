@@ -1,4 +1,4 @@
-//! `BGP4MP` and `BGP4MP_ET`: the messages of BGP sessions, as a collector got them.
+//! `BGP4MP` and `BGP4MP_ET`: the messages of BGP sessions, as a collector received them.
 //!
 //! ```text
 //! BGP4MP_MESSAGE*        peer AS │ local AS │ interface │ family │ peer │ local │ message
@@ -7,18 +7,17 @@
 //!                        length │ withdrawn prefixes │ length │ attributes │ prefixes
 //! ```
 //!
-//! RFC 6396, 4.4 for the frame (AS numbers of two or four bytes), RFC 8050, 3 for
-//! the add-path variants, where an identifier leads each prefix; RFC 4271, 4.3
-//! for the UPDATE and RFC 4760 for the prefixes of IPv6, which hide in attributes.
-//! OPEN, KEEPALIVE and NOTIFICATION messages are stepped over: that a session
-//! ended is said by its change of state.
+//! RFC 6396, 4.4 for the frame (AS numbers of two or four bytes), RFC 8050, 3 for the add-path
+//! variants, where an identifier precedes each prefix; RFC 4271, 4.3 for the UPDATE and RFC 4760
+//! for the prefixes of IPv6, which are in attributes. OPEN, KEEPALIVE and NOTIFICATION messages are
+//! skipped: a state change reports the end of a session.
 
 use super::attributes::{self, Place};
 use super::bytes::{Bytes, Family, ParseError};
 use crate::Peer;
 use crate::collector::RouteCollector;
 
-/// The state of a session in which routes count (RFC 4271, 8.2.2).
+/// The state of a session in which it exchanges routes: Established (RFC 4271, 8.2.2).
 const ESTABLISHED: u16 = 6;
 /// The type of the only message that carries routes.
 const UPDATE: u8 = 2;
@@ -38,7 +37,7 @@ pub(super) fn extended(
     record(subtype, time + u64::from(fraction), body.0, collector)
 }
 
-/// Reads a `BGP4MP` record; false if it is of no interest.
+/// Reads a `BGP4MP` record; false if it is skipped.
 pub(super) fn record(
     subtype: u16,
     time: u64,
@@ -100,8 +99,8 @@ fn update(
     let length = usize::from(message.u16("the attributes")?);
     let block = message.take(length, "the attributes")?;
     let found = attributes::read(block, Place::Message { wide })?;
-    // First all of the message is read, then it counts: half an UPDATE would be
-    // neither what was before nor what came after.
+    // The whole message is checked before it is applied: half an UPDATE would be neither the state
+    // before nor the state after it.
     check(withdrawn, Family::V4, add_path)?;
     check(message, Family::V4, add_path)?;
     if let Some((family, prefixes)) = found.unreach {

@@ -1,7 +1,6 @@
 //! MRT: routing tables and BGP messages in binary (RFC 6396, RFC 8050).
 //!
-//! A file is a row of records. Each says how long it is, so what is of no
-//! interest is stepped over:
+//! A file is a sequence of records. Each has a length, so that irrelevant ones are skipped:
 //!
 //! ```text
 //! 0        4     6        8        12                    12 + length
@@ -13,14 +12,12 @@
 //!            16 BGP4MP, 17 BGP4MP_ET  ─► message   (17: microseconds lead)
 //! ```
 //!
-//! Numbers are in network byte order. Of a message only what a forwarding table
-//! needs is read: prefix, peer, and of the attributes the next hop and what the
-//! best path rule compares. Why this is our own and not a crate's:
-//! `docs/decisions/0003-mrt-scanner.md`.
+//! Numbers are in network byte order. Only those fields of a message are read that a forwarding
+//! table needs: prefix, peer, next hop, and the attributes of the best path rule.
+//! `docs/decisions/0003-mrt-scanner.md` explains why this is our own parser.
 //!
-//! Damage is a record that ends before it should, a number that cannot be, or a
-//! type that was never assigned. Reading stops there: after one wrong length
-//! nothing that follows can be trusted.
+//! Damage is a record that ends too early, an invalid number, or a type that was never assigned.
+//! Reading stops there: after one wrong length nothing that follows can be trusted.
 
 mod attributes;
 mod bytes;
@@ -33,8 +30,8 @@ use crate::source::Source;
 
 const HEADER: usize = 12;
 
-/// A record longer than this is taken for damage. A prefix with 65,535 entries,
-/// the most there can be, is hardly longer; those seen are below 64 KiB.
+/// A record longer than this counts as damage. A prefix with 65,535 entries, the maximum, is hardly
+/// longer; real ones are below 64 KiB.
 const LONGEST: usize = 32 << 20;
 
 const TABLE_DUMP: u16 = 12;
@@ -48,7 +45,7 @@ fn assigned(kind: u16) -> bool {
     matches!(kind, 0..=13 | 16 | 17 | 32 | 33 | 48 | 49)
 }
 
-/// Returns whether content that begins so is MRT.
+/// Returns whether content with this beginning is MRT.
 pub(crate) fn begins(head: &[u8]) -> bool {
     let Some((head, _)) = head.split_first_chunk::<HEADER>() else { return false };
     let [_, _, _, _, k0, k1, s0, s1, l0, l1, l2, l3] = *head;

@@ -1,4 +1,4 @@
-//! NexthopObject objects: nexthops out that routes name by number.
+//! Nexthop objects: nexthops that routes reference by number.
 //!
 //! `RTM_NEWNEXTHOP`, `struct nhmsg` of 8 bytes: family, scope, protocol, reserved,
 //! flags (4). An object is one nexthop, a blackhole, or a weighted group of objects. Groups are of

@@ -1,4 +1,4 @@
-//! What `ip -j route` prints: JSON objects in an array, or several arrays.
+//! The output of `ip -j route`: JSON objects in one or several arrays.
 //!
 //! ```text
 //! [{"dst":"default","gateway":"192.0.2.1","dev":"eth0","metric":100}, …]
@@ -7,15 +7,14 @@
 //! | object | label |
 //! |---|---|
 //! | `gateway`, or `via` with a `host` | the address |
-//! | `nexthops` | the addresses (or devices) of all, with commas between |
+//! | `nexthops` | the addresses (or devices) of all, separated by commas |
 //! | `dev` alone | `dev NAME` |
 //! | `type` other than `unicast` | the type: `blackhole`, `unreachable`, `local`, … |
 //!
-//! `default` is of the family of its next hop; without one, of the family of the
-//! routes before it in the same array; else IPv4. Of two routes to one prefix the
-//! one with the lower metric counts, and of equal ones the first, as in the
-//! kernel. Objects are taken as they come, so that of a file that is cut off those
-//! before the cut are known.
+//! `default` has the family of its next hop; without one, that of the routes before it in the same
+//! array; else IPv4. Of two routes to one prefix the one with the lower metric is used, and of
+//! equal ones the first, as in the kernel. Objects are read one by one, so that those before the
+//! end of a truncated file are known.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -32,10 +31,10 @@ use crate::source::Source;
 use crate::table_builder::TableBuilder;
 use crate::text::scan;
 
-/// The kernel's order among routes to one prefix: the metric, then who came first.
+/// The kernel's order of routes to one prefix: by metric, then by arrival.
 pub(crate) type Preference = (u64, u64);
 
-/// Where the objects go.
+/// The destination of the objects.
 pub(crate) struct Routes<'l> {
     pub(crate) labels: &'l mut Labels,
     pub(crate) v4: TableBuilder<u32, Preference>,
@@ -92,7 +91,7 @@ impl RouteObject {
         }
     }
 
-    /// The family of the next hop, which says of which `default` is.
+    /// The family of the next hop, which is that of `default`.
     fn is_v6(&self) -> Option<bool> {
         let first = self.nexthops.iter().flatten().next();
         let address = self.nexthop.address().or_else(|| first?.address())?;
@@ -128,8 +127,8 @@ impl Routes<'_> {
 /// Reads all arrays.
 pub(crate) fn read(source: &mut Source<'_>, routes: &mut Routes<'_>) -> Result<(), Fault> {
     loop {
-        // Between arrays there are only blanks; their lines are lost to the
-        // count below, so errors give the line within their array.
+        // Only blanks are between arrays. Their lines are not counted below, so errors give the
+        // line within their array.
         let blanks = source.peek(1).iter().take_while(|b| b.is_ascii_whitespace()).count();
         if blanks > 0 {
             source.consume(blanks);
@@ -158,8 +157,8 @@ pub(crate) fn read(source: &mut Source<'_>, routes: &mut Routes<'_>) -> Result<(
     }
 }
 
-/// Reads the window byte by byte as serde asks, so that nothing behind an array
-/// is swallowed.
+/// Reads the window byte by byte as serde requests them, so that no byte behind an array is
+/// consumed.
 struct Pull<'s, 'r> {
     source: &'s mut Source<'r>,
 }
@@ -174,7 +173,7 @@ impl Read for Pull<'_, '_> {
     }
 }
 
-/// Takes the objects of one array as they come.
+/// Reads the objects of one array one by one.
 struct Array<'a, 'l> {
     routes: &'a mut Routes<'l>,
 }

@@ -8,9 +8,9 @@
 //! | `iproute` | `ip -j route`   | (JSON, not lines) |
 //! | `scan`    | the fields and prefixes of all of these | |
 //!
-//! Both families may stand in one file. Lines end with LF or CR LF. The last
-//! line of a whole file need not end; the last line of a file that is cut off is
-//! not trusted, because `10.0.0.0/2` may have been a `/24`.
+//! A file may have both families. Lines end with LF or CR LF. The last line of a complete file may
+//! lack its end; the last line of a truncated file is not trusted, because `10.0.0.0/2` may have
+//! been a `/24`.
 
 pub(crate) mod bgpdump;
 pub(crate) mod changes;
@@ -23,11 +23,11 @@ use memchr::memchr;
 use crate::error::Fault;
 use crate::source::Source;
 
-/// The longest line that is taken for one: 1 MiB.
+/// The longest line that is read: 1 MiB.
 const LONGEST: usize = 1 << 20;
 
-/// Gives each line with its number, without its end, until the content ends or
-/// `each` refuses one.
+/// Calls `each` with each line, without its end, and its number, until the content ends or `each`
+/// returns an error.
 pub(crate) fn each_line(
     source: &mut Source<'_>,
     mut each: impl FnMut(u64, &[u8]) -> Result<(), String>,

@@ -1,18 +1,17 @@
-//! Fields, numbers and prefixes, read by hand from bytes.
+//! Parses fields, numbers and prefixes from bytes.
 //!
-//! The standard library's parsers want `str` and are careful; a table has a
-//! million lines. What is here takes the plain forms that tables consist of
-//! (four decimal numbers; groups of hexadecimal digits with at most one `::`) in
-//! one pass over the bytes, and hands everything else, and everything that looks
-//! wrong, to `str::parse`, which then decides and names the reason. So both
-//! agree by construction, except for a fast path that accepts what it should
-//! not: the tests compare the two on text made to be nearly right.
+//! The standard library's parsers need `str` and are general; a table has a million lines. This
+//! parser reads the plain forms that tables consist of (four decimal numbers; groups of hexadecimal
+//! digits with at most one `::`) in one pass over the bytes. It passes everything else, including
+//! everything that looks wrong, to `str::parse`, which decides and returns the reason. So both
+//! agree, unless the fast path accepts invalid text: the tests compare the two on nearly valid
+//! text.
 
 use fib::{Addr, BadPrefix, Prefix};
 
 use crate::prefix::AnyPrefix;
 
-/// Splits the first field off, at blanks or tabs; both parts are trimmed in front.
+/// Splits off the first field, at blanks or tabs; leading blanks of both parts are removed.
 #[inline]
 pub(crate) fn field(line: &[u8]) -> (&[u8], &[u8]) {
     let line = skip_blanks(line);
@@ -97,7 +96,7 @@ fn v4(text: &[u8]) -> Option<(u32, u32)> {
                 at += 1;
                 return (value <= 255).then_some((value, true));
             }
-            // "01" is octal to some: left to the slow path, which refuses it.
+            // "01" may mean octal: left to the slow path, which rejects it.
             if value == 0 || value > 255 {
                 return None;
             }
@@ -142,7 +141,7 @@ fn v6(text: &[u8]) -> Option<(u128, u32)> {
             }
         }
         let empty = at == begin;
-        // Without digits only the end right after `::` is in order.
+        // A group may lack digits only at the end, after `::`.
         if empty && !(gap && after == 0 && matches!(text.get(at), None | Some(b'/'))) {
             return None;
         }
@@ -208,8 +207,8 @@ mod tests {
     use fib::Prefix;
     use proptest::prelude::*;
 
-    /// What the library's own parser says.
-    fn twin(text: &str) -> Option<AnyPrefix> {
+    /// Returns the result of the library's own parser.
+    fn oracle(text: &str) -> Option<AnyPrefix> {
         if text.contains(':') {
             text.parse().ok().map(AnyPrefix::V6)
         } else {
@@ -225,12 +224,12 @@ mod tests {
                                                    blank in 0u32..128, long in 0u32..=128) {
             let prefix = Prefix::truncate(addr, len);
             prop_assert_eq!(v4(prefix.to_string().as_bytes()), Some((prefix.addr(), len)));
-            // Zero runs of every kind, so that `::` stands in every place.
+            // Zero runs of every kind, so that `::` is at every position.
             let whole = whole & !(u128::MAX.checked_shr(blank).unwrap_or(0));
             for addr in [whole, whole.swap_bytes(), whole.rotate_left(37)] {
                 let prefix = Prefix::truncate(addr, long);
                 let text = prefix.to_string();
-                // Mapped addresses are printed with dots: the slow path's.
+                // Mapped addresses are printed with dots, which the slow path reads.
                 if !text.contains('.') {
                     prop_assert_eq!(v6(text.as_bytes()), Some((prefix.addr(), long)), "{}", text);
                 }
@@ -240,7 +239,7 @@ mod tests {
 
         #[test]
         fn fast_scan_agrees_with_parse(text in "[0-9.]{0,16}(/[0-9]{0,4})?|[0-9a-fA-F:.]{0,40}(/[0-9]{0,4})?|([0-9]{1,3}\\.){3}[0-9]{1,3}(/[0-9]{1,3})?|([0-9a-f]{0,4}:){1,8}[0-9a-f]{0,5}(/[0-9]{1,3})?|(:?[0-9a-f]{0,2}:){1,9}[0-9a-f]?") {
-            prop_assert_eq!(prefix(text.as_bytes(), false).ok(), twin(&text), "{}", text);
+            prop_assert_eq!(prefix(text.as_bytes(), false).ok(), oracle(&text), "{}", text);
         }
     }
 
@@ -271,16 +270,16 @@ mod tests {
             "g::",
             "::/",
         ] {
-            assert!(prefix(text.as_bytes(), true).is_err(), "{text:?} was taken");
-            assert_eq!(twin(text), None, "{text:?}: a poor example");
+            assert!(prefix(text.as_bytes(), true).is_err(), "{text:?} was accepted");
+            assert_eq!(oracle(text), None, "{text:?} is valid: a bad test case");
         }
         assert!(prefix(b"10.0.0.0\xff", false).is_err());
     }
 
     #[test]
     fn host_bits_error_suggests_prefix() {
-        let told = prefix(b"10.1.2.3/8", false).unwrap_err();
-        assert!(told.contains("10.0.0.0/8"), "{told}");
+        let error = prefix(b"10.1.2.3/8", false).unwrap_err();
+        assert!(error.contains("10.0.0.0/8"), "{error}");
         let AnyPrefix::V6(cut) = prefix(b"2001:db8::1/32", true).unwrap() else { panic!() };
         assert_eq!(cut.to_string(), "2001:db8::/32");
     }

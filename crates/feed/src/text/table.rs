@@ -1,11 +1,10 @@
 //! Text tables: `PREFIX`, `PREFIX VALUE`, `PREFIX VALUE more`.
 //!
-//! RouteViews' origin tables (a tab, comments with `;`), tables of next hops
-//! (a blank, no comments), netsets (`#`, addresses without a length) and plain
-//! lists of prefixes are all of this one form. The value becomes the label as it
-//! is: an address, an AS number, `{64500,64501}` or `64500_64501` of a prefix
-//! with several origins. A line without one has the empty label. What stands
-//! behind the value is not read.
+//! RouteViews' origin tables (a tab, comments with `;`), tables of next hops (a blank, no
+//! comments), netsets (`#`, addresses without a length) and plain lists of prefixes are all of this
+//! one form. The value becomes the label unchanged: an address, an AS number, `{64500,64501}` or
+//! `64500_64501` of a prefix with several origins. A line without a value has the empty label. The
+//! text behind the value is ignored.
 
 use crate::Labels;
 use crate::error::Fault;
@@ -14,7 +13,7 @@ use crate::source::Source;
 use crate::table_builder::TableBuilder;
 use crate::text::{each_line, scan};
 
-/// Reads all lines; returns how many routes they were.
+/// Reads all lines; returns the number of routes.
 pub(crate) fn read(
     source: &mut Source<'_>,
     truncate: bool,

@@ -1,10 +1,9 @@
-//! The kernel feed against the kernel, through changes at random.
+//! The kernel feed against the kernel, with random changes.
 //!
-//! Batches of changes of every kind, many of them refused by the kernel; after each batch
-//! the mirror is compared with what `ip` says. In every other batch a resynchronization
-//! goes on meanwhile.
-//! A failure names the seed: `FINGERPOST_SEED` runs that one, `FINGERPOST_ROUNDS` more
-//! of it.
+//! Batches contain changes of every kind, many of which the kernel rejects. After each batch the
+//! mirror is compared with the output of `ip`. In every other batch a resynchronization runs at the
+//! same time. A failure names the seed: `FINGERPOST_SEED` repeats that one, and `FINGERPOST_ROUNDS`
+//! sets the number of rounds.
 
 use fingerpost_feed::netlink::Kernel;
 
@@ -59,7 +58,7 @@ impl Commands {
         };
         let metric = self.choose(&["", " metric 10", " metric 20"]);
         let table = self.choose(&["", "", " table 300"]);
-        // Gateways of IPv6 that join each keep a protocol, of which only one is said.
+        // IPv6 gateways that join have a protocol each, of which the kernel reports only one.
         let proto = if v6 { "" } else { self.choose(&["", "", " proto bird"]) };
         if self.below(8) == 0 {
             let kind = self.choose(&["blackhole", "unreachable", "prohibit", "throw"]);
@@ -67,8 +66,8 @@ impl Commands {
             return format!("route {verb} {kind} {prefix}{metric}{table}");
         }
         let nexthops = self.nexthops(v6);
-        // A dump of Linux 6.18 passes over what stands between gateways that have joined:
-        // what does not join gets a metric of its own.
+        // A dump of Linux 6.18 skips routes between gateways that have joined, so routes that do
+        // not join get a metric of their own.
         let joins = nexthops.matches("dev").count() + nexthops.matches("nhid").count() == 0;
         let metric = if v6 && !joins { " metric 30" } else { metric };
         let source =
@@ -104,7 +103,7 @@ impl Commands {
                 _ => "nexthop replace id 12 group 3/4,7".to_owned(),
             },
             _ => {
-                // A pair that goes and comes back.
+                // A pair is removed and created again.
                 let verb = self.choose(&["del", "add", "add", "add"]);
                 match verb {
                     "del" => format!("link del {pair}0"),
@@ -129,7 +128,7 @@ impl Commands {
 fn churn(seed: u64, rounds: u64) {
     network();
     if seed % 2 == 1 {
-        // FRR's packages set this: routes of IPv6 go without a word, too.
+        // FRR's packages set this: IPv6 routes are removed without a message, too.
         let path = "/proc/sys/net/ipv6/route/skip_notify_on_dev_down";
         std::fs::write(path, "1").expect("it is set");
     }
@@ -157,7 +156,7 @@ fn churn(seed: u64, rounds: u64) {
             });
         }
         if round % 2 == 1 {
-            // Some before the dump of routes, some after.
+            // Some changes precede the dump of routes, some follow it.
             let (first, second) = lines.split_at(lines.len() / 2);
             kernel.resynchronize().expect("it begins");
             kernel.pump(&mut recorded, 1).expect("it goes on");

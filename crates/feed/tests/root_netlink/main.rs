@@ -1,8 +1,8 @@
 //! The kernel feed against the kernel, with `ip` as the oracle.
 //!
-//! Each test has a network namespace of its own, which goes with its thread. After every
-//! step the mirror is compared with `ip -j route show table all`, route by route, and
-//! with what the follower was recorded.
+//! Each test has its own network namespace, which ends with its thread. After every step the mirror
+//! is compared with `ip -j route show table all`, route by route, and with the reports to the
+//! follower.
 //!
 //! Needs root and `ip` (Debian: iproute2), hence the feature `root-tests`.
 
@@ -47,7 +47,7 @@ fn steps(kernel: &mut Kernel, recorded: &mut RecordedState, lines: &str) {
     }
 }
 
-/// Pumps for a while, or until a prefix has no route; returns the time that took.
+/// Pumps for a while, or until a prefix has no route; returns the elapsed time.
 fn pumped_until_gone(
     kernel: &mut Kernel,
     follower: &mut RecordedState,
@@ -75,7 +75,7 @@ fn ipv6_route_expires_unless_lifetime_is_prolonged() {
     let gone = pumped_until_gone(&mut kernel, &mut follower, PREFIX).expect("the route ends");
     assert!(gone > Duration::from_millis(1_500), "after {gone:?}");
     assert!(kernel.counters().resynchronizations > 1);
-    // The kernel may not have removed the one that has ended.
+    // The kernel may not have removed the namespace of the thread that has ended.
     add("replace", 1);
     add("replace", 100);
     assert_eq!(pumped_until_gone(&mut kernel, &mut follower, PREFIX), None, "it was prolonged");
@@ -377,7 +377,7 @@ fn resynchronization_reports_differences_only() {
     drain(&mut kernel, &mut recorded);
     assert_eq!(kernel.counters().resynchronizations, 2);
     assert_eq!(recorded.calls, 0, "nothing has changed, and something was reported");
-    // Changes that come while it is going on: some before their dump, some after.
+    // Changes during the resynchronization: some before their dump, some after.
     kernel.resynchronize().expect("it begins");
     for round in 0..20 {
         ip(&format!("route replace 100.64.0.{round} via 10.0.1.2"));
@@ -455,7 +455,7 @@ fn resolve_request_yields_neighbor() {
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let (moved, has_moved) = std::sync::mpsc::channel::<()>();
     let far = std::thread::spawn(move || {
-        // The other end lives in a namespace that goes with this thread.
+        // The other end is in a namespace that ends with this thread.
         unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace");
         sender.send(nix::unistd::gettid()).expect("the test waits");
         has_moved.recv().expect("the interface comes");
@@ -519,11 +519,11 @@ fn reread_corrects_route_before_its_message() {
         let before = follower.calls;
         assert_eq!(kernel.reread(main, address, &mut follower), Ok(true), "{line}");
         let seen = follower.calls;
-        // Of a route under another one nothing is learned by this address.
+        // A lookup of this address returns nothing about a route that another one covers.
         assert_eq!(seen - before, usize::from(line != "-6 route del 2001:db8:1::/48"), "{line}");
         assert_eq!(kernel.reread(main, address, &mut follower), Ok(true), "{line}");
         assert_eq!(follower.calls, seen, "{line}: agreed upon, and reported again");
-        // The message that comes later changes nothing, or what could not be known.
+        // The later message changes nothing, or only what could not be known.
         check_against_ip(&mut kernel, &mut follower, line);
     }
     ip("route add blackhole 203.0.113.0/24");

@@ -1,4 +1,4 @@
-//! A namespace to try things in, what `ip` says of it, and a follower that remembers.
+//! A namespace for tests, its state by `ip`, and a follower that records the reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -23,8 +23,8 @@ fn run(arguments: &str) -> Output {
 /// Runs `ip`, which must succeed.
 pub(crate) fn ip(arguments: &str) -> String {
     let output = run(arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {error} (this test needs root)");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn batch(lines: impl Iterator<Item = String>) {
     assert!(child.wait().expect("ip ends").success(), "ip -batch failed");
 }
 
-/// Runs lines through one `ip`, of which the kernel may refuse any.
+/// Runs lines through one `ip`; the kernel may reject any of them.
 pub(crate) fn run_unchecked(lines: &[String]) {
     let mut child = Command::new("ip")
         .args(["-force", "-batch", "-"])
@@ -76,7 +76,7 @@ pub(crate) fn network() {
     }
 }
 
-/// Reads until nothing more comes and no resynchronization is going on.
+/// Reads until no more messages arrive and no resynchronization is running.
 pub(crate) fn drain(kernel: &mut Kernel, recorded: &mut RecordedState) {
     let mut quiet = Instant::now();
     while quiet.elapsed() < Duration::from_millis(15) {
@@ -89,11 +89,11 @@ pub(crate) fn drain(kernel: &mut Kernel, recorded: &mut RecordedState) {
     }
 }
 
-/// A route as it is compared: its metric, its protocol and where it leads, in words.
+/// A route in comparable form: metric, protocol and destination as text.
 type Words = (u64, u64, String);
 type Routes = BTreeMap<(u32, IpAddr, u8), Words>;
 
-/// Remembers what it is recorded.
+/// Records the reports.
 #[derive(Default)]
 pub(crate) struct RecordedState {
     pub(crate) v4: BTreeMap<(u32, Prefix<u32>), RouteInfo>,
@@ -136,7 +136,7 @@ impl Follower for RecordedState {
         assert!(new, "{address} on {index}: a report without a change");
     }
     fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
-        // The kernel's own timers change neighbors at any time: not counted.
+        // Neighbors are not counted: the kernel's timers change them at any time.
         match neighbor {
             Some(neighbor) => drop(self.neighbors.insert((index, address), *neighbor)),
             None => drop(self.neighbors.remove(&(index, address))),
@@ -148,10 +148,10 @@ impl Follower for RecordedState {
     }
 }
 
-/// Compares the mirror with `ip`, and what was recorded with the mirror.
+/// Compares the mirror with `ip`, and the recorded reports with the mirror.
 ///
-/// The kernel does some things a little later (carriers, duplicate address detection),
-/// hence a difference counts only if it stays.
+/// The kernel makes some changes with a delay (carriers, duplicate address detection), so a
+/// difference counts only if it persists.
 pub(crate) fn check_against_ip(kernel: &mut Kernel, recorded: &mut RecordedState, step: &str) {
     let begun = Instant::now();
     loop {
@@ -200,7 +200,7 @@ fn difference(mirror: &Mirror) -> Vec<String> {
     wrong
 }
 
-/// What the mirror has.
+/// Returns the routes of the mirror.
 fn ours(mirror: &Mirror) -> Routes {
     let mut routes = Routes::new();
     let words = |best: &RouteInfo| {
@@ -236,7 +236,7 @@ fn describe_nexthop(name: &str, gateway: Option<IpAddr>, weight: u64, onlink: bo
     format!("{name} {gateway} x{weight}{}", if onlink { " onlink" } else { "" })
 }
 
-/// What `ip` says: of each prefix the first with the lowest metric that can be used.
+/// Returns the routes by `ip`: the first usable one with the lowest metric of each prefix.
 fn theirs() -> Routes {
     let mut routes = Routes::new();
     let carried = carried();
@@ -249,16 +249,16 @@ fn theirs() -> Routes {
             }
             let Some(target) = listed_target(route, &carried, family) else { continue };
             let number = |key: &str, or: u64| match &route[key] {
-                Value::String(text) => text.parse().expect("numbers were asked for"),
+                Value::String(text) => text.parse().expect("`-N` gives numbers"),
                 Value::Number(number) => number.as_u64().expect("a number"),
                 _ => or,
             };
             let (address, length) = listed_prefix(route["dst"].as_str().expect("dst"), family);
             let words = (number("metric", 0), number("protocol", 0), target);
             let key = (number("table", 254) as u32, address, length);
-            let kept = routes.entry(key).or_insert_with(|| words.clone());
-            if words.0 < kept.0 {
-                *kept = words;
+            let best = routes.entry(key).or_insert_with(|| words.clone());
+            if words.0 < best.0 {
+                *best = words;
             }
         }
     }
@@ -295,7 +295,7 @@ fn ignored(family: &str, name: &str) -> bool {
 }
 
 fn listed_target(route: &Value, links: &BTreeSet<String>, family: &str) -> Option<String> {
-    // Numbers were asked for; `linux/rtnetlink.h` has them.
+    // The option `-N` gives numbers; `linux/rtnetlink.h` defines them.
     let words = match route["type"].as_str().unwrap_or("1") {
         "1" | "unicast" => "",
         "2" | "4" | "local" | "anycast" => "local",
@@ -315,8 +315,8 @@ fn listed_target(route: &Value, links: &BTreeSet<String>, family: &str) -> Optio
     let has = |way: &Value, flag: &str| {
         way["flags"].as_array().is_some_and(|flags| flags.iter().any(|have| have == flag))
     };
-    // The kernel's own flag is wrong where an IPv4 route goes by an IPv6 gateway: it is
-    // not set when the route comes after the carrier has gone.
+    // The kernel's flag is wrong for an IPv4 route through an IPv6 gateway: it is not set if the
+    // route is added after the loss of the carrier.
     let carried = |way: &Value| {
         !has(way, "linkdown") && links.contains(way["dev"].as_str().unwrap_or_default())
     };
@@ -327,7 +327,7 @@ fn listed_target(route: &Value, links: &BTreeSet<String>, family: &str) -> Optio
     let alive: Vec<_> = ways.iter().filter(|way| counts(way)).collect();
     let any_carried = alive.iter().any(|way| carried(way));
     let used: Vec<_> = alive.into_iter().filter(|way| !any_carried || carried(way)).collect();
-    // The same way twice is one with both weights; of one way the weight says nothing.
+    // A repeated nexthop is one with both weights; the weight of a single nexthop has no meaning.
     let mut weights = BTreeMap::new();
     for way in used {
         let gateway = way["gateway"].as_str().or(way["via"]["host"].as_str());

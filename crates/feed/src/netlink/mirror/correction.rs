@@ -37,16 +37,16 @@ impl Mirror {
         answer: Option<&Message<'_>>,
         to: &mut dyn Follower,
     ) -> Result<bool, Damage> {
-        let mut kept = None;
+        let mut replacement = None;
         if let Some(message) = answer {
             let view = RouteView::parse(message)?.filter(|view| view.table == table);
             let Some(view) = view else { return Ok(false) };
             let Some(LookupResult::Route { prefix, info, .. }) = lookup_result(&view)? else {
                 return Ok(false);
             };
-            kept = Some((prefix, info));
+            replacement = Some((prefix, info));
         }
-        let length = kept.as_ref().map(|(prefix, _)| match prefix {
+        let length = replacement.as_ref().map(|(prefix, _)| match prefix {
             AnyPrefix::V4(prefix) => prefix.len(),
             AnyPrefix::V6(prefix) => prefix.len(),
         });
@@ -54,7 +54,7 @@ impl Mirror {
             IpAddr::V4(v4) => self.drop_longer(table, u32::from(v4), length, to),
             IpAddr::V6(v6) => self.drop_longer(table, u128::from(v6), length, to),
         }
-        let (Some(message), Some((prefix, info))) = (answer, kept) else { return Ok(true) };
+        let (Some(message), Some((prefix, info))) = (answer, replacement) else { return Ok(true) };
         let best = match prefix {
             AnyPrefix::V4(prefix) => self.best_v4(table, prefix),
             AnyPrefix::V6(prefix) => self.best_v6(table, prefix),

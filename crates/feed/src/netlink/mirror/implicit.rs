@@ -3,7 +3,7 @@
 //! | event | removed for IPv4 | for IPv6 |
 //! |---|---|---|
 //! | a link goes down | routes all of whose nexthops are over dead links, except those of host scope | the same, reported (unless `skip_notify_on_dev_down`) |
-//! | a link is deleted | routes with any way over it | those nexthops, reported |
+//! | a link is deleted | routes with any nexthop over it | those nexthops, reported |
 //! | the last IPv4 address of a link is removed | as when it goes down, host scope too | |
 //! | an address is removed | routes of the link's table that prefer it as their source (reported since Linux 6.6) | |
 //! | a link goes down, loses its carrier, or is deleted | nexthop objects over it, groups that have no other member, and the routes that use them | the same |

@@ -1,8 +1,8 @@
 //! Replaces one mirror by another and reports the differences.
 //!
-//! The end of a resynchronization: the new mirror is the truth, and entries that it lacks are removed.
-//! Both sides are walked in order, in parallel: O(routes), and only differences reach the follower.
-//! Links and rules are reported before routes.
+//! The end of a resynchronization: the new mirror is authoritative: entries that it lacks are
+//! removed. Both sides are walked in order, in parallel: O(routes), and only differences reach the
+//! follower. Links and rules are reported before routes.
 
 use core::cmp::Ordering;
 use std::collections::BTreeSet;

@@ -45,8 +45,8 @@ fn check(mirror: &Mirror) {
     let mut had: Vec<_> = v4.chain(v6).collect();
     had.sort_unstable();
     had.dedup();
-    let kept: Vec<_> = mirror.lists.iter().map(|(hop, _)| hop).collect();
-    assert_eq!(had, kept);
+    let stored: Vec<_> = mirror.lists.iter().map(|(hop, _)| hop).collect();
+    assert_eq!(had, stored);
     let mut paths: Vec<_> = mirror
         .lists
         .iter()
