@@ -19,7 +19,7 @@ there = {entry["name"] for entry in others} | {entry["name"] for entry in found[
 assert {entry["name"] for entry in ours} == {"rank", "flat", "D16X4R", "poptrie", "dir24_8"}, ours
 assert there == {"rte_fib", "rte_lpm", "bart", "prefix-trie", "treebitmap"}, there
 for entry in found["missing"]:
-    assert entry["why"], entry
+    assert entry["reason"], entry
 for entry in ours + others:
     assert {score["stream"] for score in entry["scores"]} == {"RND", "SEQ", "REP", "PFX", "ZIPF"}
     assert all(score["min"] > 0 for score in entry["scores"]), entry["name"]

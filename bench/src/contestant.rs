@@ -1,4 +1,4 @@
-//! `fingerpost-bench contestant`: one of our engines as a process that speaks the rivals' lines.
+//! `fingerpost-bench contestant`: one of our engines as a process that speaks the rivals' protocol.
 //!
 //! ```text
 //!   run ── table, keys, pass, latency, change ──►  contestant D16X4R
@@ -6,14 +6,14 @@
 //! ```
 //!
 //! `fingerpost-bench run` measures every contestant in fresh processes, ours as well as others', so
-//! that where a table came to lie in memory is part of the spread and not of the result.
-//! Ours are asked in the same words (`bench/rivals/README.md`), and read the same files;
-//! this is the other end of that line. It keeps its keys on huge pages of its own, having
-//! read them from the file, as the rivals in C do.
+//! that the placement of a table in memory is part of the spread and not of the result.
+//! Our engines get the same commands (`bench/rivals/README.md`) and read the same files; this is
+//! the contestant's side of that protocol. It reads the keys from the file and stores them on huge
+//! pages, as the rivals in C do.
 //!
-//! Changes go through an [`Updater`], each published by itself as in a router that hears
-//! one message at a time; what a rival does is less, since nobody reads its table
-//! meanwhile. The updater is made at the first change, outside the time told.
+//! Changes go through an [`Updater`] and are published one by one, as in a router that receives
+//! one message at a time; a rival does less, since its table has no readers meanwhile. The updater
+//! is created at the first change, outside the reported time.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ fn say(line: &str) -> anyhow::Result<()> {
     Ok(std::io::stdout().flush()?)
 }
 
-/// What holds the table.
+/// The table: as built, or behind an updater.
 enum Held<A: Family> {
     Frozen(Fib<A>),
     Followed(Updater<A>),

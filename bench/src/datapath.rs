@@ -4,15 +4,14 @@
 //!   pool of frames ─► Replay "in" ─► Worker::poll: parse, lookup, rewrite ─► Replay "out"
 //! ```
 //!
-//! What is timed is the whole of [`Worker::poll`], including the copy out of the
-//! pool that stands for a driver. Destinations are drawn at random from the table:
-//! a route, then an address in it. First the pool goes through once and the count
-//! of packets sent is held against a lookup of each destination by itself; then
-//! time is kept in windows.
+//! The timed part is the whole of [`Worker::poll`], including the copy out of the pool that stands
+//! for a driver. Destinations are drawn at random from the table: a route, then an address in it.
+//! First the whole pool goes through once, and the number of sent packets is compared with single
+//! lookups of all destinations; then time is measured in windows.
 //!
-//! What some routers ask for costs more, and is measured apart: with `--members` every
-//! route leads to a group of next hops, and with `--sources` the way back to each source
-//! is looked up too; sources are then drawn as destinations are.
+//! Two features cost more, and are measured apart: with `--members` every route leads to a group
+//! of next hops; with `--sources` the route back to each source is looked up too, and sources are
+//! drawn as destinations are.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -38,7 +38,7 @@ pub(super) struct Args {
     /// Tenths of the slots that are taken
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,3,5,7,8,9")]
     tenths: Vec<u32>,
-    /// Parts of a measurement, of which the median is said
+    /// Parts of a measurement; the result is their median
     #[arg(long, value_name = "N", default_value_t = 5)]
     parts: usize,
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let named: Vec<_> = cases
         .map(|(score, case, summary)| (score, format!("{case} at {}", score.load), summary))
         .collect();
-    args.output.keep(named.iter().map(|(score, case, summary)| Figure {
+    args.output.record(named.iter().map(|(score, case, summary)| Figure {
         bench: "flowtable",
         table: "index",
         routes: score.slots,

@@ -13,8 +13,8 @@
 //! | ZIPF | of 2^20 addresses drawn as by PFX, the one of rank r with weight 2^40 / r | nothing |
 //!
 //! The weights of ZIPF are whole numbers (rounded down), so that every machine draws the
-//! same keys. The first 1 % of its addresses have two thirds of the keys; what of it is
-//! found again how soon, [`Locality`] tells of the keys themselves.
+//! same keys. The first 1 % of its addresses have two thirds of the keys; [`Locality`] measures
+//! how soon the keys repeat.
 //!
 //! An array of keys is larger than the last level of cache of the machines at hand
 //! and read once a pass, so that a key's lines are cold as they are in a router.

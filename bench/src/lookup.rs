@@ -1,7 +1,7 @@
 //! `fingerpost-bench lookup`: lookups a second, every engine and the plain rival in turns.
 //!
-//! A pass looks a whole array of keys up and stores every answer. What is proven
-//! before time is kept, and how turns are taken, is in `contest.rs`.
+//! A pass looks a whole array of keys up and stores every answer. `contest.rs` describes the
+//! checks before the measurement, and the order of turns.
 
 use std::process::ExitCode;
 
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What one contestant did in one case.
+/// The result of one contestant in one case.
 #[derive(Serialize)]
 struct Score {
     engine: String,

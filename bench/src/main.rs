@@ -120,7 +120,7 @@ fn run_command(command: &Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What every measurement takes.
+/// The options of every measurement.
 #[derive(clap::Args)]
 pub(crate) struct Setting {
     /// A table; may be given twice, one file a family
@@ -148,8 +148,8 @@ pub(crate) struct Output {
 
 impl Output {
     /// Appends figures to the record.
-    fn keep<'a>(&self, figures: impl IntoIterator<Item = Figure<'a>>) -> anyhow::Result<()> {
-        keep(self.record.as_deref(), figures)
+    fn record<'a>(&self, figures: impl IntoIterator<Item = Figure<'a>>) -> anyhow::Result<()> {
+        append_to_record(self.record.as_deref(), figures)
     }
 }
 
@@ -215,7 +215,7 @@ impl Setting {
 
     /// Appends a run's figures to its record.
     fn record<'a>(&self, figures: impl IntoIterator<Item = Figure<'a>>) -> anyhow::Result<()> {
-        self.output.keep(figures)
+        self.output.record(figures)
     }
 }
 
@@ -224,9 +224,9 @@ pub(crate) fn data() -> PathBuf {
     std::env::var_os("FINGERPOST_DATA").map_or("../shared/data".into(), PathBuf::from)
 }
 
-/// Appends a run's figures to its record, and says where that is, or that there is no
-/// folder for one.
-fn keep<'a>(
+/// Appends a run's figures to its record, and prints the path of the record, or that there is no
+/// folder for it.
+fn append_to_record<'a>(
     folder: Option<&Path>,
     figures: impl IntoIterator<Item = Figure<'a>>,
 ) -> anyhow::Result<()> {

@@ -1,8 +1,8 @@
 //! Records: one CSV file a machine and day, a line a figure.
 //!
-//! `bench/record/<cpu>/<date>.csv`. A line says which commit, compiler and table it
-//! is of, so that it can be measured again and held against later ones; the
-//! figures are the median of a run, its median deviation, and its extremes.
+//! `bench/record/<cpu>/<date>.csv`. A line names its commit, compiler and table, so that the
+//! measurement can be repeated and compared with later ones; the values are the median of a run,
+//! its median deviation and its extremes.
 
 use std::borrow::Cow;
 use std::fs::{OpenOptions, create_dir_all};
@@ -59,7 +59,7 @@ pub(super) fn append<'a>(
     Ok(path)
 }
 
-/// Tells the time, in UTC.
+/// Returns the time, in UTC.
 pub(super) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -79,8 +79,7 @@ pub(super) fn rustc() -> String {
     rustc.split(' ').nth(1).unwrap_or(UNKNOWN).to_owned()
 }
 
-/// Names the commit that is checked out, and says whether anything but the records
-/// differs from it.
+/// Names the commit that is checked out, with `-dirty` if anything but the records differs from it.
 pub(super) fn commit() -> String {
     let head = output_of(Command::new("git").args(["rev-parse", "--short", "HEAD"]));
     let changes = ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/bench/record"];
@@ -98,7 +97,7 @@ pub(super) fn cpu() -> String {
         line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
     };
     let model = field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-    // Virtual machines hide the model; its number still tells the generation.
+    // Virtual machines hide the model name; the model number still identifies the generation.
     field("model").map_or(model.clone(), |number| format!("{model} model {number}"))
 }
 
@@ -109,7 +108,7 @@ fn slug(text: &str) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-/// Stands for what a program does not say.
+/// Stands for a missing output of a program.
 const UNKNOWN: &str = "unknown";
 
 /// Returns what a program prints, or [`UNKNOWN`] if that is nothing.

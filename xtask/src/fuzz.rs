@@ -1,7 +1,7 @@
 //! `fuzz`: builds the targets of `fuzz/` with libFuzzer, runs them, keeps a corpus.
 //!
 //! ```text
-//! fuzz/corpus/TARGET ──► libFuzzer ──► target/fuzz/corpus/TARGET   all it has learnt
+//! fuzz/corpus/TARGET ──► libFuzzer ──► target/fuzz/corpus/TARGET   all inputs found
 //!        ▲                   │                     │
 //!        │                   └─► fuzz/artifacts    │ what shows a difference
 //!        └──────────── --keep: the fewest inputs ──┘ that reach as much
@@ -46,8 +46,8 @@ const TARGETS: [(&str, u32); 15] = [
     ("tunnels", 512),
 ];
 
-/// What makes the compiler count every edge that is taken, as `cargo fuzz` has it; but
-/// in several units, because one holds every engine of five families.
+/// Compiler flags that count every edge taken, as `cargo fuzz` sets them; but with several
+/// codegen units, because one crate holds every engine of five families.
 const COVERAGE: &str = "--cfg fuzzing -Ccodegen-units=8 -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=3 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -89,7 +89,7 @@ fn names() -> String {
     TARGETS.map(|(name, _)| name).join(", ")
 }
 
-/// `fuzz`: a build, and each target for as long as was arguments.
+/// `fuzz`: a build, and a run of each target for the given time.
 pub(crate) fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
     let (target, host) = (metadata::target()?.join("fuzz"), metadata::host()?);
     // For a named target, so that build scripts are not instrumented.
@@ -104,12 +104,12 @@ pub(crate) fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
     for (name, longest) in arguments.selected()? {
         let program = target.join(&host).join("fuzz").join(name).to_string_lossy().into_owned();
         let learnt = target.join("corpus").join(name);
-        let kept = Path::new("fuzz/corpus").join(name);
-        for folder in [&learnt, &kept, Path::new("fuzz/artifacts")] {
+        let corpus = Path::new("fuzz/corpus").join(name);
+        for folder in [&learnt, &corpus, Path::new("fuzz/artifacts")] {
             let made = fs::create_dir_all(folder);
             made.with_context(|| format!("making {}", folder.display()))?;
         }
-        let (from, to) = (learnt.to_string_lossy(), kept.to_string_lossy());
+        let (from, to) = (learnt.to_string_lossy(), corpus.to_string_lossy());
         let mut run = CommandLine::new(&[&program, &from, &to]);
         run.words.extend([
             format!("-max_total_time={}", arguments.seconds),
@@ -126,22 +126,22 @@ pub(crate) fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
         }
         steps.push(Step::command(&format!("fuzz {name}, {} s", arguments.seconds), run));
         if arguments.keep {
-            let work = move |log: &mut Log| keep(&program, &learnt, &kept, log);
+            let work = move |log: &mut Log| keep(&program, &learnt, &corpus, log);
             steps.push(Step::check(&format!("corpus of {name}"), work));
         }
     }
     Ok(steps)
 }
 
-/// Puts into `kept` the fewest inputs of both folders that reach as many edges, beside
+/// Puts into `corpus` the fewest inputs of both folders that reach as many edges, beside
 /// those with a name.
-fn keep(program: &str, learnt: &Path, kept: &Path, log: &mut Log) -> Result<(), String> {
+fn keep(program: &str, learnt: &Path, corpus: &Path, log: &mut Log) -> Result<(), String> {
     let fresh = learnt.with_extension("kept");
     let say = |what: &str| format!("{what} {}", fresh.display());
-    // What a run that was broken off has left.
+    // Files of an interrupted run.
     let _ = fs::remove_dir_all(&fresh);
     fs::create_dir_all(&fresh).map_err(|error| format!("{}: {error}", say("making")))?;
-    let folders = [&*fresh, kept, learnt].map(|folder| folder.to_string_lossy().into_owned());
+    let folders = [&*fresh, corpus, learnt].map(|folder| folder.to_string_lossy().into_owned());
     // Edges alone: with counts of how often each is taken it would be thousands.
     let mut merge = CommandLine::new(&[program, "-set_cover_merge=1", "-use_counters=0"]);
     merge.words.extend(folders);
@@ -156,19 +156,19 @@ fn keep(program: &str, learnt: &Path, kept: &Path, log: &mut Log) -> Result<(), 
     if new.is_empty() {
         return Err(format!("nothing is in {}", fresh.display()));
     }
-    // What somebody gave a name shows an old mistake, and stays.
+    // An input with a name reproduces a fixed bug, and stays.
     let named = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.len() != 40 || !name.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
-    for old in inputs(kept)?.into_iter().filter(|old| !named(old)) {
+    for old in inputs(corpus)?.into_iter().filter(|old| !named(old)) {
         fs::remove_file(&old).map_err(|error| format!("removing {}: {error}", old.display()))?;
     }
     for file in &new {
-        let to = kept.join(file.file_name().unwrap_or_default());
+        let to = corpus.join(file.file_name().unwrap_or_default());
         fs::copy(file, &to).map_err(|error| format!("writing {}: {error}", to.display()))?;
     }
-    println!("{} inputs are in {}", new.len(), kept.display());
+    println!("{} inputs are in {}", new.len(), corpus.display());
     Ok(())
 }
 

@@ -1,14 +1,12 @@
-//! The rules of the house that a machine can hold (CONTRIBUTING.md has them all).
+//! The coding rules that a program can check (CONTRIBUTING.md has them all).
 //!
-//! - Layering: who may depend on whom, read from `cargo metadata`, for normal,
-//!   build and development dependencies alike, but that any test may read real
-//!   tables. This is what keeps the library free of the router and the packet path
-//!   free of the command line.
-//! - Unsafe code is forbidden by the root of every crate but the two that grant
-//!   it by module.
-//! - No file is longer than 800 lines, none is called by a name that says nothing,
-//!   none keeps a note of work left undone, no test is switched off.
-//! - Every relative link in a Markdown file leads to something.
+//! - Layering: the permitted dependencies between our crates, read from `cargo metadata`, for
+//!   normal, build and development dependencies alike; any test may also read real tables.
+//!   The rule keeps the library free of the router and the packet path free of the command line.
+//! - The root of every crate forbids unsafe code, except for the crates that grant it by module.
+//! - No file is longer than 800 lines, has a meaningless name or a note of unfinished work, and
+//!   no test is ignored.
+//! - Every relative link in a Markdown file has a target.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const LIBRARIES: &[&str] =
     &["output", "api", "config", "router", "fib", "wire", "port", "feed", "gate", "datapath"];
 
-/// What the tests of any crate may use beside that: real tables come as files.
+/// Our crates that the tests of any crate may use in addition, to read real tables from files.
 pub(crate) const FOR_TESTS: &[&str] = &["feed"];
 
 /// Crates whose modules may grant themselves unsafe code.

@@ -1,10 +1,9 @@
-//! What the tests need beside the crates: two components of the toolchain, and
-//! Debian packages for the smoke tests and for another architecture.
+//! Requirements of the tests beside the crates: two components of the toolchain, and Debian
+//! packages for the smoke tests and for another architecture.
 //!
-//! Programs that are not ours are the point of a smoke test (scapy builds the
-//! packets and computes the checksums, the kernel answers the pings), so a
-//! missing one is never a reason to leave a test out. Root installs it; anybody
-//! else is told its name, and the step fails.
+//! Independent programs are the point of a smoke test (scapy builds the packets and computes the
+//! checksums, the kernel answers the pings), so a missing one is never a reason to leave a test
+//! out. As root the step installs it; otherwise the step fails with its name.
 
 use std::process::{Command, Stdio};
 
@@ -14,14 +13,14 @@ use std::process::{Command, Stdio};
 /// Debian's interpreter, and the first `python3` on the path may be another.
 type Package = (&'static str, &'static [&'static str]);
 
-/// What `test` and `smoke` need.
+/// The packages of `test` and `smoke`.
 const PACKAGES: [Package; 27] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
     ("iputils-ping", &["ping", "-V"]),
     ("python3-scapy", &["/usr/bin/python3", "-c", "import scapy.layers.inet6"]),
-    // The metrics, read by others than who wrote them: `promtool`, and a parser in Python.
+    // Independent parsers of the metrics: `promtool`, and one in Python.
     ("prometheus", &["promtool", "--version"]),
     ("python3-prometheus-client", &["/usr/bin/python3", "-c", "import prometheus_client"]),
     // The page is looked at by a browser.
@@ -54,7 +53,7 @@ const PACKAGES: [Package; 27] = [
     ("libdpdk-dev", &["pkg-config", "--exists", "libdpdk"]),
 ];
 
-/// What `neon` needs: a linker, what it links, and who runs it.
+/// The packages of `neon`: a linker, a C library to link and an emulator to run the tests.
 const CROSS: [Package; 3] = [
     ("gcc-aarch64-linux-gnu", &["aarch64-linux-gnu-gcc", "--version"]),
     ("libc6-dev-arm64-cross", &["test", "-e", "/usr/aarch64-linux-gnu/lib/crt1.o"]),
@@ -93,7 +92,7 @@ pub(crate) fn packages() -> Result<(), String> {
     installed(&PACKAGES)
 }
 
-/// Does so for those of `neon`.
+/// Checks for every package of `neon`, and installs what is missing if we may.
 pub(crate) fn cross() -> Result<(), String> {
     installed(&CROSS)
 }
@@ -123,7 +122,7 @@ fn installed(packages: &[Package]) -> Result<(), String> {
     Err(format!("could not install {}: see what apt-get says above", still.join(" ")))
 }
 
-/// Says whether we run as root.
+/// Returns whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     // Real, effective, saved, filesystem: the second one counts.
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {

@@ -13,8 +13,8 @@
 //! they would put a second `rustc` on the path, and another architecture would have to be
 //! made known to dpkg; apt is given lists of its own for that, and needs no rights.
 //!
-//! What an emulator cannot tell: how fast anything is, and what another core sees in
-//! which order (`loom` is for that; qemu keeps the order of the machine it runs on).
+//! An emulator shows neither speed nor the order in which other cores see writes (`loom` tests
+//! that; qemu keeps the memory order of the machine it runs on).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn steps_on(host: &str) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// Says whether a compiler has a std for AArch64.
+/// Returns whether a compiler has a std for AArch64.
 fn has_std(mut rustc: Command) -> bool {
     let output = rustc.args(["--print", "target-libdir", "--target", TARGET]).output();
     output.is_ok_and(|output| {

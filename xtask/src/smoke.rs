@@ -57,8 +57,8 @@ pub(crate) fn scripts(only: &[String]) -> Result<Vec<Script>> {
     // Interface names hold 15 bytes, so the prefix is short.
     let process = std::process::id() % 100_000;
     let scripts = found.into_iter().enumerate().map(|(i, (name, path))| {
-        let letter = |n: usize| char::from(b'a' + u8::try_from(n % 26).unwrap_or(0));
-        let prefix = format!("fp{process}{}{}-", letter(i / 26), letter(i));
+        let lowercase = |n: usize| char::from(b'a' + u8::try_from(n % 26).unwrap_or(0));
+        let prefix = format!("fp{process}{}{}-", lowercase(i / 26), lowercase(i));
         Script { name, path, prefix }
     });
     Ok(scripts.filter(|script| only.is_empty() || only.contains(&script.name)).collect())

@@ -19,7 +19,7 @@ use crate::contest::{Answers, Contestant, Ours, check, prove, right, rounds};
 use crate::keys::Stream;
 use crate::rival::{Function, Rival};
 
-/// What one contestant did in one case.
+/// The result of one contestant in one case.
 #[derive(Serialize)]
 pub(super) struct Score {
     pub(super) engine: String,

@@ -1,4 +1,4 @@
-//! What a person reads, what a program reads, and what the record keeps.
+//! The results as text, as JSON, and as lines of the record.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What a gate is sent, by one of the variants, and whether it lost count.
+//! Sends packets through a gate by one of the variants, and checks its counters.
 
 use std::time::Instant;
 
@@ -173,7 +173,7 @@ impl Course {
                 command: FlowCommand::Decide(Decision::Grant(terms)),
             };
             let key = &self.key;
-            // What finds no room is missed when the packets are counted.
+            // A flow that finds no room shows in the final check of the counters.
             let _ = self.gate.decide(self.now, &item, Stamp::default(), |flow| key.hash(flow));
         }
         self.numbers = Numbers::new(Some(flows));
@@ -236,19 +236,25 @@ impl Course {
         self.sent += (packets / BATCH * BATCH) as u64;
     }
 
-    /// Holds the gate's counters against what was sent.
+    /// Compares the gate's counters with the packets sent.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let counts = self.gate.counts();
         ensure!(counts.received.packets == self.sent, "the gate has not counted every packet");
-        ensure!(counts.received == counts.ended(), "a packet has not one verdict");
+        ensure!(
+            counts.received == counts.ended(),
+            "the counts by verdict do not add up to the received packets"
+        );
         let expect =
             if self.variant == Variant::Granted { counts.granted } else { counts.requests };
         let first_seen = counts.first_seen + counts.first_seen_overflow > 0;
         ensure!(
             first_seen == (self.variant == Variant::Admission),
-            "who should be admitted was not"
+            "the gate did not count first packets of new sources as the variant requires"
         );
-        ensure!(expect == counts.received, "a packet was not what it was to be: {counts:?}");
+        ensure!(
+            expect == counts.received,
+            "a packet got another verdict than the variant requires: {counts:?}"
+        );
         Ok(())
     }
 

@@ -44,7 +44,7 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// Makes the port, and where it is said how many packets are left.
+    /// Creates the port, and the counter of packets left to send.
     pub(super) fn new(
         mac: [u8; 6],
         flows: Option<u32>,

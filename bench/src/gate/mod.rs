@@ -13,14 +13,14 @@
 //! | admission | group of 32 | - : new sources are remembered, and get no entry | a batch |
 //! | granted | group of 32 | - | none: flows drawn at random among the granted |
 //!
-//! Before each measurement the table is full, as it is seconds after a flood begins. Time
-//! goes on for the gate as if five million packets came a second; the time that is
-//! measured is what the thread was on a CPU. Parsing and encapsulation are not part of it.
-//! Counters are held against what was sent: a figure from a gate that loses count is none.
+//! Before each measurement the table is full, as it is seconds after a flood begins. The clock
+//! of the gate advances as if five million packets arrived in a second; the measured time is the
+//! CPU time of the thread. Parsing and encapsulation are not part of it. The gate's counters are
+//! compared with the packets sent: a result with wrong counters is an error.
 //!
-//! `--stages` measures what each stage of a packet's way takes by itself, those two among
-//! them (`stages.rs`); `--worker` the whole way, between memory ports (`worker.rs`); `--expiry`
-//! what forgetting flows takes that are over (`expiry.rs`).
+//! `--stages` measures each stage of the packet path by itself, including parsing and
+//! encapsulation (`stages.rs`); `--worker` the whole path between memory ports (`worker.rs`);
+//! `--expiry` the removal of expired flows (`expiry.rs`).
 
 use std::process::ExitCode;
 
@@ -47,23 +47,23 @@ pub(super) struct Args {
     /// Entries of the tables, as powers of two
     #[arg(long, value_name = "LOG2", value_delimiter = ',', default_value = "15,20,24")]
     entries: Vec<u32>,
-    /// Parts of a measurement, of which the median is said
+    /// Parts of a measurement; the result is their median
     #[arg(long, value_name = "N", default_value_t = 11)]
     parts: usize,
-    /// What each stage of a packet's way takes by itself, in place of the variants
+    /// Measure each stage of the packet path by itself, instead of the variants
     #[arg(long, group = "instead")]
     stages: bool,
-    /// A whole worker between memory ports, in place of the variants
+    /// Measure a whole worker between memory ports, instead of the variants
     #[arg(long, group = "instead")]
     worker: bool,
-    /// Forgetting flows that are over, in place of the variants
+    /// Measure the removal of expired flows, instead of the variants
     #[arg(long, group = "instead")]
     expiry: bool,
     #[command(flatten)]
     output: super::Output,
 }
 
-/// What one variant did with one table.
+/// The result of one variant with one table.
 #[derive(Serialize)]
 struct Score {
     entries: usize,
@@ -71,7 +71,7 @@ struct Score {
     /// Million packets a second.
     #[serde(flatten)]
     summary: Summary,
-    /// Against plain, on the same table; none of granted packets, which are others.
+    /// The rate over that of `plain` on the same table; absent for granted packets, which differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<f64>,
     /// Bytes of the flow table.
@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         samples: args.parts,
         bytes: score.bytes,
     });
-    args.output.keep(figures)?;
+    args.output.record(figures)?;
     Ok(ExitCode::SUCCESS)
 }
 

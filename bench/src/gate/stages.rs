@@ -1,4 +1,4 @@
-//! What each stage of a packet's way through a gate takes, by itself.
+//! The cost of each stage of the packet path through a gate, by itself.
 //!
 //! ```text
 //!   parse ─► hash ─► find ─┬─ found: state ────────────────────► encapsulate ─► out
@@ -7,14 +7,13 @@
 //!
 //! The same packets go through one stage after the other, in batches as a worker has them, on
 //! a table that is full: packets from new sources, whose flows are not found, or of granted
-//! flows, drawn at random, which are. What stands beside them is the gate's whole decision
-//! of both, which is more than the stages that it is made of: a new flow's entry, the
-//! request given up for it, timers. A stage alone has its code and its lines of the cache to
-//! itself, so that the sum is a lower bound of the whole; the loads of one packet's stages
-//! do not wait for each other here, which in a worker they may.
+//! flows, drawn at random, which are found. The gate's whole decision of both is measured too; it
+//! is more than the sum of its stages: it creates an entry for a new flow, evicts a request for
+//! it and sets timers. A stage alone has the caches to itself, so that the sum is a lower bound of
+//! the whole; the loads of one packet's stages do not wait for each other here, as they may in a
+//! worker.
 //!
-//! Each stage says what it found, and a stage that found something else than it should ends
-//! the measurement.
+//! Each stage counts its results, and an unexpected result ends the measurement.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -45,7 +44,7 @@ const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
 /// Room in front of a frame's packet for the outer header.
 const ROOM: usize = ipv4::LEN;
 
-/// What one stage takes.
+/// The cost of one stage.
 #[derive(Serialize)]
 struct Stage {
     name: &'static str,
@@ -56,7 +55,7 @@ struct Stage {
     cycles: Option<f64>,
 }
 
-/// Measures what each stage takes, table by table.
+/// Measures the cost of each stage, table by table.
 #[expect(clippy::print_stdout, reason = "the result")]
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut all = Vec::new();
@@ -98,7 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             bytes: entries * size_of::<gate::table::Entry>(),
         })
     });
-    args.output.keep(figures)?;
+    args.output.record(figures)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,20 +5,18 @@
 //!            and clock, rings, samples, counters                           or only counts
 //! ```
 //!
-//! What is timed is the whole of [`Worker::poll`] with a [`GateHook`], and the writing of each
-//! packet into a frame, which stands for a driver. Nothing of a gate is left out but the card
-//! and the kernel.
+//! The timed part is the whole of [`Worker::poll`] with a [`GateHook`], and the copy of each packet
+//! into a frame, which stands for a driver. Only the network card and the kernel are left out.
 //!
-//! | case | packets | what becomes of them |
+//! | case | packets | expected verdicts |
 //! |---|---|---|
 //! | requests | each from another source; the flow table is full | all leave in the tunnel |
-//! | requests, narrow link | the same | 5 % of 1 Gbit/s leave, the others have no place |
-//! | requests, admission | the same, with the defaults of a gate | remembered; all leave |
+//! | requests, narrow link | the same | 5 % of 1 Gbit/s leave, the others find the queue full |
+//! | requests, admission | the same, with the defaults of a gate | their sources are remembered; all leave |
 //! | granted | of three quarters as many flows as entries, at random | all but a few that RED takes leave in the tunnel |
 //!
-//! Before time is kept every packet that leaves is taken out of its tunnel and looked at;
-//! afterwards the worker's counters are held against what was sent, and the gate's against
-//! the worker's.
+//! Before the measurement every packet sent is decapsulated and checked; afterwards the worker's
+//! counters are compared with the packets received, and the gate's with the worker's.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -91,7 +89,7 @@ const CASES: [Case; 4] = [
     Case { name: "granted", bandwidth: "400gbit", granted: true, admission: false, all: true },
 ];
 
-/// What one case came to, in million packets a second.
+/// The result of one case, in million packets a second.
 #[derive(Serialize)]
 struct Score {
     name: &'static str,
@@ -148,7 +146,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             bytes: entries * size_of::<gate::table::Entry>(),
         })
     });
-    args.output.keep(figures)?;
+    args.output.record(figures)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -186,7 +184,7 @@ struct Bench {
     sent: u64,
     rings: ControlRings,
     counters: Arc<CounterSnapshot>,
-    /// What was wrong with a packet that left.
+    /// Packets sent with a wrong content.
     wrong: Arc<AtomicU64>,
     /// Packets that are still looked at.
     looking: Arc<AtomicU64>,
@@ -293,7 +291,7 @@ impl Bench {
         self.rest();
         self.send(if self.case.granted { LOOKED_AT } else { 9 * self.entries as u64 / 8 });
         if self.case.admission {
-            // What is remembered of sources is full too: four for an entry.
+            // Fills the filter of first packets too: four sources for each entry.
             self.send(4 * self.entries as u64);
         }
         self.rest();

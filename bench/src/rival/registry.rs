@@ -38,7 +38,7 @@ struct Entry {
     needs: String,
     /// Whether one process serves all rounds, because its table takes minutes to fill.
     #[serde(default)]
-    keep: bool,
+    single_process: bool,
     /// Whether a call has one key, so that all burst lengths are the same.
     #[serde(default)]
     single: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Built {
     pub(crate) name: String,
     pub(crate) what: String,
     pub(crate) license: String,
-    pub(crate) keep: bool,
+    pub(crate) single_process: bool,
     pub(crate) single: bool,
     run: String,
     lookup: Option<String>,
@@ -100,7 +100,7 @@ impl Registry {
             name: name.to_owned(),
             what: entry.what.clone(),
             license: entry.license.clone(),
-            keep: entry.keep,
+            single_process: entry.single_process,
             single: entry.single,
             run: entry.run.clone(),
             lookup: entry.lookup.clone(),

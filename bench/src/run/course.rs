@@ -12,13 +12,13 @@
 //!     end      every process
 //! ```
 //!
-//! A fresh process has its table on other pages, and pages decide about conflicts in the
-//! caches; so the spread over rounds has in it what luck has in it, and no contestant
-//! carries its luck through a whole run. The pass that checks the answers is also the one
-//! that touches everything for the first time.
+//! A fresh process has its table on other pages, and the pages decide about conflicts in the
+//! caches. The spread over rounds therefore includes the effect of page placement, and no
+//! contestant has one lucky placement for a whole run. The pass that checks the answers also
+//! touches all memory for the first time.
 //!
-//! There are two exceptions: a rival that needs minutes to fill its table keeps its process (`keep` in
-//! `rivals.toml`), and a contestant that cannot represent the table is left out, with the reason.
+//! There are two exceptions: a rival that needs minutes to fill its table has one process for all rounds
+//! (`single_process` in `rivals.toml`), and a contestant that cannot represent the table is left out, with the reason.
 
 use std::process::Command;
 
@@ -60,8 +60,8 @@ impl Entrant {
         }
     }
 
-    fn keep(&self) -> bool {
-        matches!(self, Self::Rival(built) if built.keep)
+    fn has_single_process(&self) -> bool {
+        matches!(self, Self::Rival(built) if built.single_process)
     }
 
     fn single(&self) -> bool {
@@ -91,7 +91,7 @@ pub(super) struct Found {
     pub(super) version: String,
     pub(super) bytes: usize,
     /// Seconds, a round each.
-    pub(super) filled: Vec<f64>,
+    pub(super) fill_seconds: Vec<f64>,
     /// Million lookups a second of each case, a round each.
     pub(super) rates: Vec<Vec<f64>>,
     /// Nanoseconds of a lookup that waits for the one before: of chains, the median and
@@ -148,7 +148,7 @@ pub(super) fn run<A: Family>(
                 Ok(rival) => {
                     found.version.clone_from(&rival.version);
                     found.bytes = rival.bytes;
-                    found.filled.push(rival.fill_time);
+                    found.fill_seconds.push(rival.fill_time);
                     *held = Some(rival);
                 }
                 Err(error) if round == 1 => {
@@ -170,7 +170,7 @@ pub(super) fn run<A: Family>(
             progress::during(&of("changes"), || turn.changes(altered))?;
         }
         for (entrant, held) in entrants.iter().zip(&mut held) {
-            if !entrant.keep() {
+            if !entrant.has_single_process() {
                 *held = None;
             }
         }
@@ -181,7 +181,7 @@ pub(super) fn run<A: Family>(
 /// A list of changes, and what is right after them.
 struct Altered<A> {
     list: changes::List<A>,
-    /// What takes them back.
+    /// The changes that restore the table.
     back: changes::List<A>,
     keys: Vec<A>,
     right: Vec<Hop>,
@@ -292,7 +292,7 @@ impl<A: Family> Turn<'_, A> {
             if let Err(error) = check(entrant.name(), keys, right, &out) {
                 bail!("after {} changes, {error}", list.len());
             }
-            if entrant.keep() {
+            if entrant.has_single_process() {
                 rival.change(back)?;
             }
             Ok(())

@@ -53,7 +53,7 @@ pub(super) struct Table {
     sha256: String,
     /// The number of routes of the family.
     routes: usize,
-    /// Of the routes with their next hops (see [`sums::labeled`]).
+    /// Of the routes with their next hops (see [`sums::of_routes`]).
     labeled: String,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Measure {
 pub(super) struct StreamSums {
     #[serde(deserialize_with = "stream", serialize_with = "stream_name")]
     pub(super) name: Stream,
-    /// Of the answers to all keys (see [`sums::answers`]).
+    /// Of the answers to all keys (see [`sums::of_answers`]).
     pub(super) answers: String,
     /// Of the answers to the first [`QUICK`] keys.
     pub(super) quick: String,
@@ -150,14 +150,14 @@ impl Definition {
             bail!("no table {file} in {}", places.join(" or "));
         };
         let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
-        let of_file = sums::of(&bytes);
+        let of_file = sums::of_bytes(&bytes);
         same(strict, sha256, &of_file, || {
             format!("{} is another file than the definition is about", path.display())
         })?;
         let what = format!("loading {}", path.display());
         let loaded = progress::during(&what, || feed::load(&path, &feed::Options::default()))?;
-        let routes = hops::give(&self.hops, &loaded, A::BITS)?;
-        let of_routes = sums::labeled(&routes);
+        let routes = hops::assign(&self.hops, &loaded, A::BITS)?;
+        let of_routes = sums::of_routes(&routes);
         if routes.len() != *count && strict == Strict::Refuse {
             bail!("{file} has {} routes of IPv{}, not {count}", routes.len(), self.family);
         }

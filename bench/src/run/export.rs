@@ -44,7 +44,11 @@ pub(super) fn sums<A: Family>(
         })?;
         let quick = &hops[..hops.len().min(QUICK)];
         println!("\n[[stream]]\nname = \"{}\"", asked.name);
-        println!("answers = \"{}\"\nquick = \"{}\"", sums::answers(&hops), sums::answers(quick));
+        println!(
+            "answers = \"{}\"\nquick = \"{}\"",
+            sums::of_answers(&hops),
+            sums::of_answers(quick)
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

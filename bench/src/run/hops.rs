@@ -1,7 +1,7 @@
-//! Which next hop each route gets, by a rule that anybody can follow.
+//! Assigns a next hop to each route, by a documented and reproducible rule.
 //!
-//! Public tables name origins, or nothing, and seldom next hops; what a table is worth for
-//! a comparison hangs on how next hops lie in it, since equal neighbors are one range.
+//! Public tables name origins, or nothing, and seldom next hops. The size of a table depends on
+//! the distribution of next hops over it, since adjacent routes with equal hops form one range.
 //!
 //! | rule | a route's next hop |
 //! |---|---|
@@ -10,15 +10,15 @@
 //! | `cover` | of `share` % by the prefix of `cover` bits that covers it, of the others by itself |
 //! | `shares` | by its label, in the given `shares` of 100, the rest evenly over what is left of `count` |
 //!
-//! `cover` is for lists of prefixes: neighbors in one block often go the same way, as a
+//! `cover` is for lists of prefixes: adjacent prefixes of one block often share a next hop, as a
 //! provider's customers do. `shares` is for tables with origins: all routes of one origin
-//! share a next hop, as with one best upstream an origin, and the upstreams have real shares.
+//! share a next hop, as with one best upstream per origin, and the upstreams have real shares.
 //!
-//! A thing is thrown among `count` by its hash: FNV-1a of 64 bits over its bytes, multiplied
-//! by 0x9e3779b97f4a7c15 (without its overflow), the upper 32 bits times `count`, over 2^32. A label's bytes are its
-//! text; a prefix's, one for what it is asked for (0: whether its cover decides, 1: its own
-//! hop, 2: the hop of it as a cover), 16 of its address in network order (an IPv4 address
-//! being the last 4), and one of its length. Hops are counted from 1.
+//! A hash maps a label or prefix to one of `count` hops: FNV-1a of 64 bits over its bytes,
+//! multiplied by 0x9e3779b97f4a7c15 (modulo 2^64); the upper 32 bits times `count`, over 2^32. The
+//! bytes of a label are its text. The bytes of a prefix are one for the purpose (0: whether its
+//! cover decides, 1: its own hop, 2: its hop as a cover), 16 of its address in network order (an
+//! IPv4 address is the last 4), and one of its length. Hops are counted from 1.
 
 use anyhow::{bail, ensure};
 use feed::{Label, RoutingTable};
@@ -36,7 +36,7 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    /// Sees that it can be followed.
+    /// Validates the parameters.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         match self {
             Self::Own => {}
@@ -56,25 +56,27 @@ impl Rule {
     }
 }
 
-/// Gives every route of a family its hop.
-pub(super) fn give<A: Family>(
+/// Assigns a hop to every route of a family.
+pub(super) fn assign<A: Family>(
     rule: &Rule,
     loaded: &RoutingTable,
     bits: u32,
 ) -> anyhow::Result<Vec<(Prefix<A>, Hop)>> {
     let hop = |prefix: Prefix<A>, label: Label| match rule {
         Rule::Own => Hop(1 + label.0),
-        Rule::Hash { count } => Hop(1 + among(text(loaded, label), *count)),
+        Rule::Hash { count } => Hop(1 + bucket(text(loaded, label), *count)),
         Rule::Cover { count, share, cover } => {
-            if among(bytes(0, prefix), 100) >= *share || prefix.len() < *cover {
-                return Hop(1 + among(bytes(1, prefix), *count));
+            if bucket(bytes(0, prefix), 100) >= *share || prefix.len() < *cover {
+                return Hop(1 + bucket(bytes(1, prefix), *count));
             }
             let cover = Prefix::truncate(prefix.addr(), *cover);
-            Hop(1 + among(bytes(2, cover), *count))
+            Hop(1 + bucket(bytes(2, cover), *count))
         }
-        Rule::Shares { count, shares } => Hop(1 + shared(text(loaded, label), *count, shares)),
+        Rule::Shares { count, shares } => {
+            Hop(1 + weighted_bucket(text(loaded, label), *count, shares))
+        }
     };
-    let give = |routes: &mut dyn Iterator<Item = (u128, u32, Label)>| {
+    let assign_all = |routes: &mut dyn Iterator<Item = (u128, u32, Label)>| {
         let prefix = |addr, len| Prefix::truncate(A::from_u128(addr), len);
         routes
             .map(|(addr, len, label)| (prefix(addr, len), label))
@@ -82,8 +84,8 @@ pub(super) fn give<A: Family>(
             .collect::<Vec<_>>()
     };
     let routes = match bits {
-        32 => give(&mut loaded.v4.iter().map(|(p, l)| (p.addr().into(), p.len(), *l))),
-        _ => give(&mut loaded.v6.iter().map(|(p, l)| (p.addr(), p.len(), *l))),
+        32 => assign_all(&mut loaded.v4.iter().map(|(p, l)| (p.addr().into(), p.len(), *l))),
+        _ => assign_all(&mut loaded.v6.iter().map(|(p, l)| (p.addr(), p.len(), *l))),
     };
     if routes.is_empty() {
         bail!("the table has no route of this family");
@@ -108,13 +110,13 @@ fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
     hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// Throws a thing among `count`.
-fn among(bytes: impl Iterator<Item = u8>, count: u32) -> u32 {
+/// Maps bytes to one of `count` hops by their hash.
+fn bucket(bytes: impl Iterator<Item = u8>, count: u32) -> u32 {
     ((hash(bytes) * u64::from(count)) >> 32) as u32
 }
 
-/// Throws a thing among the first few by their shares, and among the others evenly.
-fn shared(bytes: impl Iterator<Item = u8>, count: u32, shares: &[f64]) -> u32 {
+/// Maps bytes to one of the first hops by their shares, and to the others evenly.
+fn weighted_bucket(bytes: impl Iterator<Item = u8>, count: u32, shares: &[f64]) -> u32 {
     let mut at = hash(bytes) as f64 / 2f64.powi(32) * 100.0;
     for (hop, share) in shares.iter().enumerate() {
         if at < *share {
@@ -129,7 +131,7 @@ fn shared(bytes: impl Iterator<Item = u8>, count: u32, shares: &[f64]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rule, among, give, hash};
+    use super::{Rule, assign, bucket, hash};
     use fib::{Hop, Prefix};
     use std::collections::BTreeMap;
 
@@ -146,20 +148,20 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_what_the_essay_says() {
+    fn hash_follows_the_documented_definition() {
         // FNV-1a of "a" is af63dc4c8601ec8c.
         let fnv = 0xaf63_dc4c_8601_ec8c_u64;
         assert_eq!(hash(b"a".iter().copied()), fnv.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32);
-        assert!((0..1000u32).all(|i| among(i.to_be_bytes().into_iter(), 7) < 7));
+        assert!((0..1000u32).all(|i| bucket(i.to_be_bytes().into_iter(), 7) < 7));
     }
 
     #[test]
-    fn labels_have_their_shares() {
+    fn labels_follow_the_shares() {
         let text: String = (0..20_000u32)
             .map(|i| format!("10.{}.{}.0/24\t{}\n", i >> 8, i & 255, 64_000 + i))
             .collect();
         let rule = Rule::Shares { count: 20, shares: vec![50.0, 20.0] };
-        let routes = give::<u32>(&rule, &loaded(&text), 32).unwrap();
+        let routes = assign::<u32>(&rule, &loaded(&text), 32).unwrap();
         let mut counts = BTreeMap::<u32, usize>::new();
         routes.iter().for_each(|(_, hop)| *counts.entry(hop.0).or_default() += 1);
         assert!((9_600..10_400).contains(&counts[&1]), "{counts:?}");
@@ -169,11 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn neighbors_go_the_way_of_their_cover() {
+    fn prefixes_share_the_hop_of_their_cover() {
         let text: String =
             (0..4096u32).map(|i| format!("10.{}.{}.0/24\n", i >> 8, i & 255)).collect();
         let rule = Rule::Cover { count: 148, share: 70, cover: 12 };
-        let routes: Vec<(Prefix<u32>, Hop)> = give(&rule, &loaded(&text), 32).unwrap();
+        let routes: Vec<(Prefix<u32>, Hop)> = assign(&rule, &loaded(&text), 32).unwrap();
         let mut counts = BTreeMap::<u32, usize>::new();
         routes.iter().for_each(|(_, hop)| *counts.entry(hop.0).or_default() += 1);
         // All of them lie in 10.0.0.0/12.

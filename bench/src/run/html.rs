@@ -1,9 +1,9 @@
-//! The report: one page of HTML that needs nothing else.
+//! The report as one self-contained page of HTML.
 //!
-//! Drawn from the [`Outcome`] alone, style and plots within it, no script, and readable in
-//! light and dark as the reader's system has it. It answers in this order: who is fastest,
-//! by how much and how surely; what a table costs in bytes; how near that is to what the
-//! machine can do, and where the rest goes; what was measured and of whom.
+//! The page is drawn from the [`Outcome`] alone. It contains its style and plots, has no script,
+//! and follows the light or dark mode of the reader's system. Its order: the fastest contestants,
+//! with ratios and spreads; the bytes of each table; the share of the machine's limit, and the
+//! reasons for the rest; the contestants and the method.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use output::plot::{Bar, Dot, bar_plot, bytes_plot, escape, number};
 /// Draws the page.
 pub(super) fn page(outcome: &Outcome) -> String {
     let title = format!("{}: longest prefix match, measured", outcome.name);
-    let parts = [head, glance, streams, footprints, shares, latencies, changes, everybody]
+    let parts = [head, glance, streams, footprints, shares, latencies, changes, contestants]
         .map(|part| part(outcome));
     html_page(&title, &parts.concat())
 }
@@ -45,20 +45,20 @@ fn head(outcome: &Outcome) -> String {
         ),
         (
             "Machine",
-            format!("{}, {} cores, {caches} as the system tells", machine.cpu, machine.cores),
+            format!("{}, {} cores, {caches} as the system reports", machine.cpu, machine.cores),
         ),
         (
             "Method",
             format!(
                 "{keys} keys a stream; medians of {rounds} rounds, in each of which every table is built \
-             in a fresh process; all keep turns on the same keys, and every answer was checked before"
+             in a fresh process; all take turns on the same keys, and every answer was checked before"
             ),
         ),
         ("Made", format!("{}, commit {}, Rust {}", machine.time, machine.commit, machine.rustc)),
     ];
     let mut text = format!(
-        "<header><h1>{}</h1><p class=\"lead\">Longest prefix match, measured: who finds a route \
-         fastest, in how many bytes, and how near that is to what the machine can do.</p><dl>",
+        "<header><h1>{}</h1><p class=\"lead\">Longest prefix match, measured: the rate of \
+         each table, its bytes, and its share of the machine's limit.</p><dl>",
         escape(name)
     );
     for (what, fact) in facts {
@@ -67,12 +67,12 @@ fn head(outcome: &Outcome) -> String {
     text += "</dl></header>";
     if outcome.quick {
         text += "<p class=\"warn\">A quick run on few keys: it shows that the benchmark works, \
-                 not how fast anything is.</p>";
+                 not how fast the tables are.</p>";
     }
     text
 }
 
-/// The case of a stream that is shown large: one thread, the longest bursts.
+/// The main case of a stream: one thread, the longest bursts.
 fn main_case(outcome: &Outcome, stream: Stream) -> Option<Case> {
     let cases = outcome.cases(stream);
     let fewest = cases.iter().map(|case| case.threads).min()?;
@@ -104,15 +104,15 @@ fn glance(outcome: &Outcome) -> String {
     )
 }
 
-/// What a stream asks, in a line.
-fn asks(stream: Stream) -> &'static str {
+/// Describes a stream in one line.
+fn describe(stream: Stream) -> &'static str {
     match stream {
-        Stream::Rnd => "Uniform over the addresses that can be routed: nothing is found again.",
-        Stream::Seq => "The same keys, each waiting for the answer before it: pure latency.",
-        Stream::Rep => "Each key eight times, among seven others: traffic in trains.",
-        Stream::Pfx => "A random route, then an address in it: every corner of the table alike.",
+        Stream::Rnd => "Uniform over the routable addresses, each once: no locality.",
+        Stream::Seq => "The same keys, each dependent on the answer before it: pure latency.",
+        Stream::Rep => "Each key eight times, interleaved with seven others: packet trains.",
+        Stream::Pfx => "A random route, then an address in it: uniform over the routes.",
         Stream::Zipf => {
-            "2^20 destinations, the one of rank r with weight 1/r: most traffic to a few."
+            "2^20 destinations, the one of rank r with weight 1/r: most traffic to a few of them."
         }
     }
 }
@@ -137,9 +137,9 @@ fn streams(outcome: &Outcome) -> String {
         let heading = outcome.heading(case);
         let _ = write!(
             text,
-            "<h3>{stream}</h3><p>{} Of {} keys {} are different; the most frequent 1 % of those make \
-             {} of all; {} came within the last 4096 already.</p>{}",
-            asks(*stream),
+            "<h3>{stream}</h3><p>{} Of {} keys {} are different; the most frequent 1 % of those are \
+             {} of all keys; {} of the keys occur among the 4096 before them.</p>{}",
+            describe(*stream),
             outcome.keys,
             locality.distinct,
             percent(locality.hottest),
@@ -172,10 +172,10 @@ fn streams(outcome: &Outcome) -> String {
 fn footprints(outcome: &Outcome) -> String {
     let curve: Vec<(f64, f64)> =
         outcome.limit.iter().map(|at| (at.bytes as f64, at.independent.median)).collect();
-    let mut text = "<h2>Bytes against speed</h2><p>The curve is what this machine does with plain \
+    let mut text = "<h2>Bytes against speed</h2><p>The curve is the rate of this machine for plain \
                     loads of 4 bytes from random places in so many bytes, on huge pages, measured in \
-                    this run. A lookup that touches two cache lines can do half of that, one of three a \
-                    third; a smaller table stands further to the left, where there is more to be had.\
+                    this run. A lookup that touches two cache lines can reach half of that, one of \
+                    three a third. Smaller tables are further to the left, where the limit is higher.\
                     </p>"
         .to_owned();
     for stream in [Stream::Rnd, Stream::Pfx] {
@@ -244,13 +244,13 @@ fn shares(outcome: &Outcome) -> String {
     }
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     format!(
-        "<h2>The share of the machine's limit</h2><p>If a lookup were nothing but its loads, each of a \
-         cache line from anywhere in the table, the machine could do <em>limit(bytes) / lines</em> a \
-         second; that is 100 %. What is missing goes to instructions between the loads, to \
-         mispredicted branches, and to loads that wait for each other within a lookup. More than \
-         100 % means locality: the lines of a small first stage stay near, and keys that come again \
-         find theirs. For SEQ the yardstick is a dependent load at each line. \
-         Each figure is the share, and of how many lines a lookup.</p>{}",
+        "<h2>The share of the machine's limit</h2><p>If a lookup consisted only of its loads, each of \
+         a cache line from anywhere in the table, the machine could do <em>limit(bytes) / lines</em> a \
+         second; that is 100 %. The rest is the cost of instructions between the loads, of \
+         mispredicted branches, and of loads that wait for each other within a lookup. More than \
+         100 % means locality: the lines of a small first stage stay in the caches, and so do those of \
+         repeated keys. For SEQ the limit is a dependent load of each line. \
+         Each value is the share, and the number of lines that a lookup touches.</p>{}",
         table(&columns, &rows)
     )
 }
@@ -284,8 +284,8 @@ fn latencies(outcome: &Outcome) -> String {
         .collect();
     format!(
         "<h2>The latency of a single lookup</h2><p>SEQ by the wall clock, in chains of {} lookups: \
-         the time of a lookup on average over a chain, and how that is spread over chains. The far \
-         end has in it what the system did besides.</p>{}<details><summary>In figures</summary>{}\
+         the mean time of a lookup in a chain, and its distribution over the chains. The highest \
+         values include interruptions by the system.</p>{}<details><summary>In figures</summary>{}\
          </details>",
         outcome.chain,
         figure(
@@ -315,21 +315,21 @@ fn changes(outcome: &Outcome) -> String {
         })
         .collect();
     format!(
-        "<h2>Changes</h2><p>{} routes withdrawn, brought back or given another hop, one by one. Ours \
-         publish each change by itself to readers who never stop; the others change their one table \
-         in place, which nobody may read meanwhile unless they say so.</p>{}",
+        "<h2>Changes</h2><p>{} routes withdrawn, announced again or given another hop, one by one. Our \
+         engines publish each change to readers that never stop; the others change their table in \
+         place, without concurrent readers unless their documentation permits them.</p>{}",
         outcome.changes,
         figure("Thousand changes a second", &bar_plot("Changes, thousand a second", &plot))
     )
 }
 
-fn everybody(outcome: &Outcome) -> String {
+fn contestants(outcome: &Outcome) -> String {
     let rows: Vec<_> = outcome
         .contestants
         .iter()
         .map(|one| {
             let bytes = if one.bytes == 0 { "–".to_owned() } else { size(one.bytes) };
-            let what = match (one.ours, one.kept) {
+            let what = match (one.ours, one.single_process) {
                 (true, _) => "an engine of Fingerpost".to_owned(),
                 (false, true) => format!("{} (one process for all rounds)", one.what),
                 (false, false) => one.what.clone(),
@@ -339,24 +339,24 @@ fn everybody(outcome: &Outcome) -> String {
                 one.version.clone(),
                 bytes,
                 format!("{:.2}", one.bytes_per_prefix),
-                format!("{:.2}", one.filled.median),
+                format!("{:.2}", one.fill_seconds.median),
                 one.license.clone(),
                 what,
             ];
             (class(one), cells)
         })
         .collect();
-    let columns = ["", "version", "bytes", "a prefix", "filled in s", "license", "what"];
-    let mut text = format!("<h2>Who took part</h2>{}", table(&columns, &rows));
+    let columns = ["", "version", "bytes", "a prefix", "fill time, s", "license", "what"];
+    let mut text = format!("<h2>Contestants</h2>{}", table(&columns, &rows));
     for missing in &outcome.missing {
         let _ = write!(
             text,
             "<p class=\"warn\"><strong>{}</strong> is missing: <code>{}</code></p>",
             escape(&missing.name),
-            escape(&missing.why)
+            escape(&missing.reason)
         );
     }
-    text + "<p class=\"soft\">How time is kept stands in <code>bench/METHOD.md</code>, what may be \
-            misleading in <code>bench/BIAS.md</code>, and how to take part in \
-            <code>bench/rivals/README.md</code>.</p>"
+    text + "<p class=\"soft\"><code>bench/METHOD.md</code> describes the measurement, \
+            <code>bench/BIAS.md</code> its limits, and <code>bench/rivals/README.md</code> how to \
+            add a contestant.</p>"
 }

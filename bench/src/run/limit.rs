@@ -1,15 +1,15 @@
 //! The machine's limit: loads from random places, at each size from 32 KiB to 64 MiB.
 //!
-//! Measured once a round, on huge pages, on the core that lookups are measured on, by the
-//! same clock: independent loads, the better of one by one and sixteen in a vector; and
-//! dependent ones, each of which waits for the last. A footprint between two sizes is read
-//! off a straight line between them on logarithmic scales.
+//! The limit is measured once a round, on huge pages, on the core of the lookups, by the same
+//! clock: independent loads, the better of one by one and sixteen in a vector; and dependent ones,
+//! each of which waits for the last. The limit of a size between two measured ones is interpolated
+//! linearly on logarithmic scales.
 //!
-//! An engine's share of the limit is its rate over what the machine could do if a lookup
-//! were nothing but its loads, each from anywhere in the footprint: `limit(bytes) / lines`,
-//! with `lines` the cache lines that a lookup touches, counted on the twin that tells every
-//! load. It is a yardstick and no bound: of a table's parts some are small and near, and on
-//! streams with locality a share can pass 100 %.
+//! An engine's share of the limit is its rate over the rate of a lookup that consists only of its
+//! loads, each from anywhere in the footprint: `limit(bytes) / lines`, with `lines` the cache lines
+//! that a lookup touches, counted by the traced lookup. The limit is a reference and no bound: some
+//! parts of a table are small and stay in the caches, and on streams with locality a share can
+//! exceed 100 %.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -23,7 +23,7 @@ use crate::keys::Stream;
 
 /// The sizes, as powers of two.
 const SIZES: std::ops::RangeInclusive<u32> = 15..=26;
-/// How many places are loaded from, independently and each after the other.
+/// The numbers of independent loads, and of dependent ones.
 const PLACES: usize = 1 << 22;
 const CHAINED: usize = 1 << 18;
 /// Lookups of which the lines are counted.
@@ -31,13 +31,13 @@ const TRACED: usize = 20_000;
 /// The bytes of a cache line.
 const LINE: usize = 64;
 
-/// What is loaded from.
+/// The arrays to load from, and the random places in them.
 pub(super) struct Limit {
     all: Vec<Loads>,
     places: Vec<u32>,
 }
 
-/// What was found for one size, once.
+/// One measurement of one size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     bytes: usize,
@@ -48,7 +48,7 @@ pub(super) struct Sample {
     dependent: f64,
 }
 
-/// What was found for one size.
+/// The limit for one size.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Point {
     pub(super) bytes: usize,
@@ -82,7 +82,7 @@ impl Limit {
     }
 
     fn sample(&self, loads: &Loads) -> Sample {
-        // The first touches after others' tables are not what is asked for.
+        // Warms the caches: the first touches after other tables are not part of the limit.
         black_box(loads.scalar(&self.places[..loads.bytes() / 16]));
         let clock = Clock::start();
         black_box(loads.scalar(&self.places));
@@ -97,7 +97,7 @@ impl Limit {
     }
 }
 
-/// Sums rounds up to a curve.
+/// Summarizes the rounds as a curve.
 pub(super) fn curve(rounds: &[Vec<Sample>]) -> Vec<Point> {
     let sizes = rounds.first().map_or(0, Vec::len);
     let point = |at: usize| {
@@ -114,22 +114,22 @@ pub(super) fn curve(rounds: &[Vec<Sample>]) -> Vec<Point> {
     (0..sizes).map(point).collect()
 }
 
-/// Reads a figure off a curve at so many bytes; beyond its ends, the one there.
+/// Interpolates a curve at `bytes`; beyond its ends, returns the value at the end.
 pub(super) fn at(curve: &[Point], bytes: usize, figure: fn(&Point) -> f64) -> f64 {
     let next = curve.partition_point(|point| point.bytes < bytes);
     match (next.checked_sub(1).map(|before| &curve[before]), curve.get(next)) {
         (Some(one), Some(two)) => {
             let ln = |value: f64| value.max(1e-9).ln();
-            let way = (ln(bytes as f64) - ln(one.bytes as f64))
+            let weight = (ln(bytes as f64) - ln(one.bytes as f64))
                 / (ln(two.bytes as f64) - ln(one.bytes as f64));
-            (ln(figure(one)) * (1.0 - way) + ln(figure(two)) * way).exp()
+            (ln(figure(one)) * (1.0 - weight) + ln(figure(two)) * weight).exp()
         }
         (Some(end), None) | (None, Some(end)) => figure(end),
         (None, None) => f64::NAN,
     }
 }
 
-/// What a lookup loads, on average.
+/// The loads of a lookup, on average.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Touched {
     #[serde(serialize_with = "crate::run::by_name")]
@@ -139,7 +139,7 @@ pub(super) struct Touched {
     pub(super) lines: f64,
 }
 
-/// Counts them on an engine's slow twin.
+/// Counts the loads by an engine's traced lookup.
 pub(super) fn touched<A: Family>(fib: &Fib<A>, course: &Course<A>) -> Touched {
     let keys = &course.keys[..course.keys.len().min(TRACED)];
     let (mut loads, mut lines) = (0, 0);

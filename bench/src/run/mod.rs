@@ -154,7 +154,7 @@ fn family<A: Family>(
         curve,
         localities: &localities,
     });
-    outcome.keep(args.record.as_deref())?;
+    outcome.record(args.record.as_deref())?;
     if let Some(file) = &args.html {
         fib::image::replace(file, html::page(&outcome).as_bytes())?;
         eprintln!("fingerpost-bench: the report is {}", file.display());
@@ -183,7 +183,7 @@ fn courses<A: Family>(
         let proven = right(rib, &course.keys[..course.keys.len().min(PROVEN)]);
         check(&reference.name(), &course.keys, &proven, &course.hops)?;
         let wanted = if count == QUICK { &asked.quick } else { &asked.answers };
-        same(Strict::Refuse, wanted, &sums::answers(&course.hops), || {
+        same(Strict::Refuse, wanted, &sums::of_answers(&course.hops), || {
             format!("the answers to {stream} are not those of the definition")
         })?;
         courses.push(course);

@@ -1,7 +1,7 @@
-//! What came of a run: for a person, for a program, and for the record.
+//! The results of a run: as text, as JSON, and as lines of the record.
 //!
-//! [`Outcome`] is all of it, plain data; `-j` prints it as it is, and the page of HTML
-//! (`html.rs`) is drawn from it alone.
+//! [`Outcome`] holds all results as plain data. `-j` prints it as JSON; the HTML page (`html.rs`)
+//! is drawn from it alone.
 
 use std::path::Path;
 
@@ -12,17 +12,17 @@ use super::course::{Case, Entrant, Found, cases};
 use super::definition::Definition;
 use super::hops::Rule;
 use super::limit::{Point, Touched, at};
+use crate::append_to_record;
 use crate::clock::Summary;
-use crate::keep;
 use crate::keys::{Locality, Stream};
 use crate::record::{self, Figure};
 
-/// Everything that was found.
+/// All results of a run.
 #[derive(Serialize)]
 pub(super) struct Outcome {
     pub(super) name: String,
     pub(super) about: String,
-    /// Whether it was only to see that it works.
+    /// Whether the run only shows that the benchmark works.
     pub(super) quick: bool,
     pub(super) machine: Machine,
     pub(super) family: u8,
@@ -43,7 +43,7 @@ pub(super) struct Outcome {
 pub(super) struct Machine {
     pub(super) cpu: String,
     pub(super) cores: usize,
-    /// Bytes, of one core; of the last level as far as it is one's own.
+    /// Bytes for one core; of the last level, the share of one core.
     pub(super) level_2: usize,
     pub(super) level_3: usize,
     pub(super) time: String,
@@ -70,7 +70,7 @@ pub(super) struct Place {
 #[derive(Serialize)]
 pub(super) struct Missing {
     pub(super) name: String,
-    pub(super) why: String,
+    pub(super) reason: String,
 }
 
 #[derive(Serialize)]
@@ -81,12 +81,11 @@ pub(super) struct Contestant {
     pub(super) license: String,
     pub(super) version: String,
     /// Whether one process served all rounds.
-    pub(super) kept: bool,
-    /// The bytes that lookups may touch; 0 where it does not tell.
+    pub(super) single_process: bool,
+    /// The bytes that lookups may touch; 0 if unknown.
     pub(super) bytes: usize,
     pub(super) bytes_per_prefix: f64,
-    /// Seconds.
-    pub(super) filled: Summary,
+    pub(super) fill_seconds: Summary,
     pub(super) touched: Vec<Touched>,
     pub(super) scores: Vec<Score>,
     /// Nanoseconds.
@@ -105,13 +104,13 @@ pub(super) struct Score {
     pub(super) threads: usize,
     #[serde(flatten)]
     pub(super) summary: Summary,
-    /// Of what the machine could do with the lines that a lookup touches; of one thread.
+    /// The rate over the machine's limit for the lines that a lookup touches; for one thread.
     pub(super) share: Option<f64>,
-    /// Of what it could do with one line a lookup; of one thread.
+    /// The rate over the machine's limit for one line per lookup; for one thread.
     pub(super) of_one_load: Option<f64>,
 }
 
-/// A lookup that waits for the one before, over chains: medians of the rounds.
+/// The latency of dependent lookups, over chains: medians of the rounds.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Latency {
     pub(super) p50: f64,
@@ -149,7 +148,7 @@ impl Line<'_> {
     }
 }
 
-/// What an outcome is made of.
+/// The parts of an outcome.
 pub(super) struct Parts<'a, A> {
     pub(super) definition: &'a Definition,
     pub(super) quick: bool,
@@ -162,7 +161,7 @@ pub(super) struct Parts<'a, A> {
 }
 
 impl Outcome {
-    /// Sums a run up.
+    /// Computes the results of a run.
     pub(super) fn new<A: Addr>(parts: Parts<'_, A>) -> Self {
         let Parts { definition, routes, curve, .. } = parts;
         let measure = &definition.measure;
@@ -207,16 +206,16 @@ impl Outcome {
             missing: parts
                 .missing
                 .iter()
-                .map(|(name, why)| Missing { name: name.clone(), why: why.clone() })
+                .map(|(name, reason)| Missing { name: name.clone(), reason: reason.clone() })
                 .collect(),
             contestants,
         }
     }
 
     /// Appends all figures to the record.
-    pub(super) fn keep(&self, folder: Option<&Path>) -> anyhow::Result<()> {
+    pub(super) fn record(&self, folder: Option<&Path>) -> anyhow::Result<()> {
         let lines = self.lines();
-        keep(folder, lines.iter().map(|line| line.figure(self)))
+        append_to_record(folder, lines.iter().map(|line| line.figure(self)))
     }
 
     /// Lists the figures as the record has them.
@@ -250,7 +249,7 @@ impl Outcome {
             if let Some(changes) = one.changes {
                 lines.push(line("changes".to_owned(), 1, "kupdates/s", changes));
             }
-            lines.push(line("fill".to_owned(), 1, "s", one.filled));
+            lines.push(line("fill".to_owned(), 1, "s", one.fill_seconds));
         }
         for Point { bytes, independent, dependent, .. } in &self.limit {
             let line = |case: &str, unit, summary| Line {
@@ -268,7 +267,7 @@ impl Outcome {
         lines
     }
 
-    /// Prints all of it for a program, or what matters for a person.
+    /// Prints all results as JSON, or the main ones as text.
     #[expect(clippy::print_stdout, reason = "the result")]
     pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
         if json {
@@ -278,7 +277,9 @@ impl Outcome {
         let Self { name, routes, keys, rounds, family, machine, .. } = self;
         println!("{name}: {routes} IPv{family} routes; {keys} keys a pass; {}", machine.cpu);
         if self.quick {
-            println!("A quick run: to see that it works, not how fast.");
+            println!(
+                "A quick run: it shows that the benchmark works, not how fast the tables are."
+            );
         }
         println!("Medians of {rounds} rounds, all in fresh processes; every answer was checked.");
         for place in &self.streams {
@@ -296,10 +297,7 @@ impl Outcome {
                 }
             }
         }
-        println!(
-            "\nA lookup that waits for the last, ns: the median chain of {}, 99 %",
-            self.chain
-        );
+        println!("\nA dependent lookup, ns: the median chain of {}, 99 %", self.chain);
         for one in &self.contestants {
             if let Some(Latency { p50, p99, .. }) = one.latency {
                 println!("  {:16} {p50:8.1} {p99:8.1}", one.name);
@@ -319,8 +317,8 @@ impl Outcome {
         for Point { bytes, independent, dependent, .. } in &self.limit {
             println!("  {:>10} {:8.0} {:8.1}", size(*bytes), independent.median, dependent.median);
         }
-        for Missing { name, why } in &self.missing {
-            println!("\nMissing: {name}: {why}");
+        for Missing { name, reason } in &self.missing {
+            println!("\nMissing: {name}: {reason}");
         }
         Ok(())
     }
@@ -343,7 +341,7 @@ impl Outcome {
         }
     }
 
-    /// Lists everybody's score in a case, the best first.
+    /// Lists the scores of all contestants in a case, the best first.
     pub(super) fn scores(&self, case: Case) -> Vec<(&Contestant, &Score)> {
         let mut scores: Vec<_> = self
             .contestants
@@ -369,9 +367,11 @@ fn contestant(
     curve: &[Point],
     routes: usize,
 ) -> Contestant {
-    let (ours, what, license, kept) = match entrant {
+    let (ours, what, license, single_process) = match entrant {
         Entrant::Ours(_) => (true, String::new(), "MIT OR Apache-2.0".to_owned(), false),
-        Entrant::Rival(built) => (false, built.what.clone(), built.license.clone(), built.keep),
+        Entrant::Rival(built) => {
+            (false, built.what.clone(), built.license.clone(), built.single_process)
+        }
     };
     let scores = cases.iter().zip(&found.rates).map(|(case, rates)| {
         let summary = Summary::of(rates);
@@ -396,10 +396,10 @@ fn contestant(
         what,
         license,
         version: found.version.clone(),
-        kept,
+        single_process,
         bytes: found.bytes,
         bytes_per_prefix: found.bytes as f64 / routes as f64,
-        filled: Summary::of(&found.filled),
+        fill_seconds: Summary::of(&found.fill_seconds),
         scores: scores.collect(),
         touched,
         latency: (!found.latency.is_empty()).then(|| Latency {
@@ -413,7 +413,7 @@ fn contestant(
     }
 }
 
-/// Returns which share of the limit a rate is, if a lookup were one load.
+/// Returns the rate over the limit, for a lookup of one load.
 fn share(stream: Stream, rate: f64, bytes: usize, curve: &[Point]) -> f64 {
     match stream {
         Stream::Seq => rate * at(curve, bytes, |point| point.dependent.median) / 1e3,
@@ -432,7 +432,7 @@ fn hops<A: Addr>(definition: &Definition, routes: &[(Prefix<A>, Hop)]) -> Hops {
     Hops { rule: definition.hops.clone(), distinct, shares }
 }
 
-/// Writes a number of bytes as people do.
+/// Formats a number of bytes with a unit.
 pub(super) fn size(bytes: usize) -> String {
     match bytes {
         0 => "unknown".to_owned(),

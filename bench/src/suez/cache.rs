@@ -1,4 +1,4 @@
-//! A model of the memory: two caches and what lies behind them.
+//! A model of the memory hierarchy: two caches and the memory.
 //!
 //! Chiueh and Pradhan (1999), section 4.2: an L1 of 16 KiB and an L2 of 1 MiB, both
 //! direct-mapped with lines of 32 bytes; a load takes 1 cycle where L1 has the
@@ -12,13 +12,12 @@
 //!     H . . . │ x . . . │ x . . . …      no page x is used, so none evicts it
 //! ```
 //!
-//! To keep the HAC in L1 (section 3.1), one page in so many is set apart: the HAC
-//! lies in the first of those that map to the front of L1, and nothing is put in
-//! the others. What else is loaded therefore has less of L1, and, since L2 is
-//! indexed by the physical address too, the same share less of L2.
+//! To keep the HAC in L1 (section 3.1), the pages that map to the front of L1 are reserved: the
+//! HAC lies in the first of them, and the others are unused. Other loads therefore have less of
+//! L1, and, since L2 is indexed by the physical address too, the same share less of L2.
 //!
-//! Caches are of any associativity and replace the line used longest ago. They are
-//! inclusive: a line from memory enters both, and one that L2 gives up leaves L1.
+//! Caches have any associativity and replace the least recently used line. They are inclusive: a
+//! line from memory enters both, and a line evicted from L2 leaves L1.
 
 /// One cache: sets of lines, each set in the order of last use, latest first.
 #[derive(Clone, Debug)]
@@ -26,7 +25,7 @@ pub(super) struct Cache {
     line: u64,
     ways: usize,
     sets: u64,
-    /// The line numbers held; [`EMPTY`] after the last of a set.
+    /// The cached line numbers; [`EMPTY`] after the last of a set.
     held: Vec<u64>,
 }
 
@@ -34,22 +33,24 @@ pub(super) struct Cache {
 const EMPTY: u64 = u64::MAX;
 
 impl Cache {
-    /// Makes an empty cache, or says what is wrong with its measures.
+    /// Creates an empty cache, or returns an error if the size is no whole number of sets.
     pub(super) fn new(bytes: u64, line: u64, ways: u64) -> Result<Self, String> {
         let sets = bytes.checked_div(line * ways).unwrap_or(0);
         if sets == 0 || sets * line * ways != bytes {
-            return Err(format!("{bytes} bytes are no whole sets of {ways} lines of {line} bytes"));
+            return Err(format!(
+                "{bytes} bytes are no whole number of sets of {ways} lines of {line} bytes"
+            ));
         }
         Ok(Self { line, ways: ways as usize, sets, held: vec![EMPTY; (sets * ways) as usize] })
     }
 
     /// Returns the bytes of one way: addresses so far apart share a set.
-    pub(super) fn way(&self) -> u64 {
+    pub(super) fn way_bytes(&self) -> u64 {
         self.sets * self.line
     }
 
-    /// Looks for the line of `address` and makes it the latest of its set. Says
-    /// whether it was there, and if not, which line it has driven out.
+    /// Looks for the line of `address` and makes it the most recently used of its set. Returns
+    /// whether it was a hit, and if not, the evicted line.
     pub(super) fn touch(&mut self, address: u64) -> Touch {
         let number = address / self.line;
         let first = (number % self.sets) as usize * self.ways;
@@ -77,14 +78,14 @@ impl Cache {
     }
 }
 
-/// What a cache did with an address.
+/// The result of an access to a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
     Hit,
     Miss { evicted: Option<u64> },
 }
 
-/// What a load costs, by where its line is found.
+/// The cycles of a load, by the place of its line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latency {
     pub(super) l1: u64,
@@ -92,22 +93,22 @@ pub(super) struct Latency {
     pub(super) memory: u64,
 }
 
-/// Which physical pages may be used.
+/// The physical pages in use.
 #[derive(Clone, Copy, Debug)]
 struct Pages {
     size: u64,
     /// Pages in one way of L1.
     colors: u64,
-    /// How many of them, from the first, are set apart.
-    apart: u64,
+    /// The number of reserved ones, from the first.
+    reserved: u64,
 }
 
 impl Pages {
-    /// Returns the physical address: virtual pages lie in usable ones, in order.
+    /// Returns the physical address: virtual pages map to usable ones, in order.
     fn physical(self, address: u64) -> u64 {
         let (page, offset) = (address / self.size, address % self.size);
-        let usable = self.colors - self.apart;
-        let page = page / usable * self.colors + self.apart + page % usable;
+        let usable = self.colors - self.reserved;
+        let page = page / usable * self.colors + self.reserved + page % usable;
         page * self.size + offset
     }
 }
@@ -119,15 +120,15 @@ pub(super) struct Hierarchy {
     l2: Cache,
     latency: Latency,
     pages: Pages,
-    /// Whether loads pass L1 by.
+    /// Whether loads bypass L1.
     bypass: bool,
     /// Loads found in L1, in L2, in memory.
     pub(super) found: [u64; 3],
 }
 
 impl Hierarchy {
-    /// Joins two empty caches, with `reserved` bytes of L1 set apart in pages of
-    /// `page` bytes; says what is wrong if that leaves nothing.
+    /// Joins two empty caches, with `reserved` bytes of L1 reserved in pages of `page` bytes;
+    /// returns an error if that leaves nothing.
     pub(super) fn new(
         l1: Cache,
         l2: Cache,
@@ -135,29 +136,29 @@ impl Hierarchy {
         page: u64,
         reserved: u64,
     ) -> Result<Self, String> {
-        let (colors, apart) = (l1.way() / page.max(1), reserved.div_ceil(page.max(1)));
-        if page == 0 || !l1.way().is_multiple_of(page) && reserved > 0 {
-            return Err(format!("a way of L1, {} bytes, is no whole pages of {page}", l1.way()));
+        let way = l1.way_bytes();
+        let (colors, reserved_pages) = (way / page.max(1), reserved.div_ceil(page.max(1)));
+        if page == 0 || !way.is_multiple_of(page) && reserved > 0 {
+            return Err(format!("a way of L1, {way} bytes, is no whole number of pages of {page}"));
         }
-        if apart > 0 && apart >= colors {
+        if reserved_pages > 0 && reserved_pages >= colors {
             return Err(format!(
-                "{reserved} bytes of the {} in a way of L1 are for the HAC, and \
-                 nothing is left",
-                l1.way()
+                "{reserved} bytes of the {way} in a way of L1 are for the HAC, and \
+                 nothing is left"
             ));
         }
-        // Nothing set apart: any number of colors leaves addresses as they are.
-        let pages = Pages { size: page, colors: colors.max(1), apart };
+        // Without reserved pages, any number of colors leaves addresses unchanged.
+        let pages = Pages { size: page, colors: colors.max(1), reserved: reserved_pages };
         Ok(Self { l1, l2, latency, pages, bypass: false, found: [0; 3] })
     }
 
-    /// Lets loads pass L1 by, if that is wanted: none is found there or kept there.
+    /// Lets loads bypass L1 if `bypass`: none hits it or fills it.
     pub(super) fn bypassing(self, bypass: bool) -> Self {
         Self { bypass, ..self }
     }
 
-    /// Loads `bytes` bytes from a virtual address and returns the cycles that takes,
-    /// one line after the other if they lie in two.
+    /// Loads `bytes` bytes from a virtual address and returns the cycles, one line after the
+    /// other if the bytes lie in two.
     pub(super) fn load(&mut self, address: u64, bytes: u64) -> u64 {
         let line = self.l1.line;
         let (first, last) = (address / line, (address + bytes.max(1) - 1) / line);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_used_longest_ago_goes() {
+    fn least_recently_used_line_is_evicted() {
         // One set of three lines.
         let mut cache = Cache::new(96, 32, 3).unwrap();
         assert_eq!(hits(&mut cache, &[0, 32, 64, 0, 96]), [false, false, false, true, false]);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_line_leaves_room_for_the_next() {
+    fn dropped_line_leaves_room_for_the_next() {
         let mut cache = Cache::new(64, 16, 4).unwrap();
         assert_eq!(hits(&mut cache, &[0, 16, 32, 48]), [false; 4]);
         cache.drop_lines(16, 32);
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_costs_by_where_it_is_found_and_fills_what_it_passes() {
+    fn load_costs_by_its_level_and_fills_all_levels_above() {
         // L1 of 2 lines, L2 of 4, direct-mapped.
         let (l1, l2) = (Cache::new(64, 32, 1).unwrap(), Cache::new(128, 32, 1).unwrap());
         let mut memory = Hierarchy::new(l1, l2, PAPER, 32, 0).unwrap();
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_over_two_lines_costs_both() {
+    fn load_over_two_lines_costs_both() {
         let (l1, l2) = (Cache::new(64, 32, 1).unwrap(), Cache::new(128, 32, 1).unwrap());
         let mut memory = Hierarchy::new(l1, l2, PAPER, 32, 0).unwrap();
         assert_eq!(memory.load(30, 4), 60);
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn measures_that_do_not_tile_are_refused() {
+    fn sizes_without_whole_sets_are_errors() {
         assert!(Cache::new(100, 32, 1).is_err());
         assert!(Cache::new(64, 0, 1).is_err());
         assert!(Cache::new(16, 32, 1).is_err());

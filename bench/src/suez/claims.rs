@@ -1,9 +1,9 @@
-//! What the paper says of its figures, and whether ours say the same.
+//! The paper's conclusions, compared with our results.
 //!
-//! A claim is an order, not a number: the paper's trace and routing tables are not
-//! public, so the numbers cannot be had, but what it concludes from them can be
-//! checked. The simulation's claims decide the exit status. Those on the measured
-//! table 6 are told and decide nothing: this is not a Pentium II.
+//! A claim is an order, not a number: the paper's trace and routing tables are not public, so the
+//! numbers cannot be reproduced, but its conclusions can be checked. The claims on the simulation
+//! decide the exit status. Those on the measured table 6 are only reported: this machine is not a
+//! Pentium II.
 
 use super::measured::Score;
 use super::tables::Simulated;
@@ -13,14 +13,14 @@ use super::tables::Simulated;
 pub(super) struct Claim {
     pub(super) table: u8,
     pub(super) says: &'static str,
-    /// The figures it rests on, ours.
+    /// Our results that it is compared with.
     pub(super) ours: String,
     pub(super) holds: bool,
-    /// Whether the paper's question is put to the model or to this machine.
+    /// Whether it is measured on this machine instead of simulated.
     pub(super) measured: bool,
 }
 
-/// Judges the simulation.
+/// Compares the simulation with the claims.
 pub(super) fn simulated(tables: &Simulated) -> Vec<Claim> {
     let degree = |ways: u32| {
         let row = tables.table2.iter().find(|row| row.ways == ways);

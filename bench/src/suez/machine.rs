@@ -1,12 +1,12 @@
 //! The machine and the program that the model runs, every figure an option.
 //!
-//! What the defaults are is said in the paper, sections 3.1 (cycles of a HAC
-//! lookup), 3.2 (of a NART lookup), 4.2 (caches). The paper's code takes 5 cycles
-//! for a hit in the first word of a set, 3 for each word more, and 1 to find that
-//! there is none; the averages in its table 3 are exactly these. A NART lookup
+//! The defaults are those of the paper, sections 3.1 (cycles of a HAC lookup), 3.2 (of a NART
+//! lookup) and 4.2 (caches). The paper's code takes 5 cycles for a hit in the first word of a
+//! set, 3 for each further word, and 1 to detect a miss; the averages in its table 3 are exactly
+//! these. A NART lookup
 //! takes 7 cycles for a route of class AB, 12 for BC, and 20 + 4K for CD with K
-//! rows before the match, each with every load in L1; a load from further away
-//! adds what it takes longer.
+//! rows before the match, each with every load in L1; a load from L2 or memory adds its extra
+//! latency.
 
 use anyhow::{Context, bail};
 

@@ -1,17 +1,15 @@
-//! The same for real: a HAC in front of engines, on this machine.
+//! The paper's table 6 measured: a HAC in front of engines, on this machine.
 //!
-//! The paper's table 6, of a Pentium II, with the structures of the library in
-//! place of its program: words of 8 bytes, nothing reserved in any cache, whatever
-//! the compiler and the processor make of it. Each engine is measured bare and
-//! behind a HAC of each degree, in turns, in two dependences:
+//! Table 6 is of a Pentium II. Here the structures of the library replace the paper's program:
+//! words of 8 bytes, and no reserved pages. Each engine is measured bare and behind a HAC of each
+//! degree, in turns, in two cases:
 //!
-//! * `burst`: 256 packets at a time, which overlap as they may, as in a datapath;
-//! * `chained`: each lookup waits for the answer before it, which is how long one
-//!   takes.
+//! * `burst`: 256 packets at a time, whose loads may overlap, as in a datapath;
+//! * `chained`: each lookup waits for the answer before it, which measures the latency.
 //!
-//! Before any time is kept, every contestant's answers to the whole trace are
-//! compared, and the first million with the routing table's own longest match.
-//! Cycles are at the clock that the kernel states.
+//! Before the measurement, the answers of all contestants to the whole trace are compared, and the
+//! first million with the routing table's own longest match. Cycles are at the clock rate that the
+//! kernel reports.
 
 use std::hint::black_box;
 
@@ -24,10 +22,10 @@ use crate::clock::{Clock, Summary, hertz, pin};
 
 /// How many packets are looked up in one call.
 const BURST: usize = 256;
-/// How many answers are held against the routing table.
+/// Answers that are compared with the routing table.
 const PROVEN: usize = 1 << 20;
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct Args {

@@ -1,9 +1,9 @@
-//! What the paper prints: its tables, as data.
+//! The tables of the paper, as data.
 //!
 //! Tzi-cker Chiueh, Prashant Pradhan, "High-Performance IP Routing Table Lookup
 //! Using CPU Caching", IEEE INFOCOM 1999. Tables 1 to 5 are of its simulation
-//! (section 5: a 500 MHz Alpha, L1 16 KiB, L2 1 MiB, the HAC 4 KiB where nothing
-//! else is said), table 6 of its program on a 233 MHz Pentium II (section 6). The
+//! (section 5: a 500 MHz Alpha, L1 16 KiB, L2 1 MiB, the HAC 4 KiB unless stated
+//! otherwise), table 6 of its program on a 233 MHz Pentium II (section 6). The
 //! trace of the Brookhaven National Laboratory has 184,400,259 packets and is not
 //! public.
 
@@ -91,12 +91,12 @@ pub(super) const TABLE_6: [(&str, f64); 6] = [
     ("no HAC", 5.2),
 ];
 
-/// Returns the cycles that the paper's figures leave for a NART lookup, waits and
-/// all: at degree 7 and degree 1 of table 2, and without a HAC in table 4. At the
+/// Returns the cycles that the paper's results leave for a NART lookup, including its waits:
+/// at degree 7 and degree 1 of table 2, and without a HAC in table 4. At the
 /// other degrees the time of a hit is not printed.
 pub(super) fn implied_nart() -> [f64; 3] {
     let clock = 500.0;
-    // What is left of a lookup's cycles, spread over the lookups that missed.
+    // The remaining cycles, divided by the lookups that missed.
     let left = |speed: Speed, hit: f64, vain: f64| {
         let hits = speed.hits / 100.0;
         (clock / speed.mlps - hits * hit) / (1.0 - hits) - vain

@@ -6,12 +6,11 @@
 //!                        L1, L2, memory; 7, 12 or 20 + 4K cycles and the waits
 //! ```
 //!
-//! Both structures are the library's own ([`Hac`] and the `nart` engine), so that
-//! what is simulated is what is used; only their sizes are the paper's: a HAC word
-//! of 4 bytes, level-1 entries of 2, level-2 entries of 1, rows of 9 (mask 4,
-//! address 4, port 1). The loads are those of the engine's trace. As in the paper
-//! the last two bits of an address are not looked at by the HAC, and the index ends
-//! at the same bit whatever the size of a set.
+//! Both structures are the library's own ([`Hac`] and the `nart` engine), so that the simulation
+//! covers the real code; only the sizes are the paper's: a HAC word of 4 bytes, level-1 entries of
+//! 2, level-2 entries of 1, rows of 9 (mask 4, address 4, port 1). The loads come from the engine's
+//! traced lookup. As in the paper the HAC ignores the last two bits of an address, and the index
+//! ends at the same bit for every size of a set.
 
 use fib::engine::hac::{Hac, HacShape};
 use fib::engine::{Engine, Step};
@@ -24,10 +23,10 @@ pub(super) const WORD: u64 = 4;
 pub(super) const LEVEL_1: u64 = 2;
 pub(super) const LEVEL_2: u64 = 1;
 pub(super) const ROW: u64 = 9;
-/// The last bits of an address that the HAC does not look at.
+/// The last bits of an address, which the HAC ignores.
 const BLIND: u32 = 2;
 
-/// What one pass of the trace took.
+/// The counts and cycles of one pass of the trace.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub(super) struct Outcome {
     pub(super) lookups: u64,

@@ -1,17 +1,16 @@
 //! The packets: a capture's addresses, or generated ones of a stated locality.
 //!
 //! The paper's trace (184,400,259 packets between a laboratory and the world, in
-//! March 1998) is not public, and what the paper says of it is all that is known:
-//! the share of each class of route, and how well caches of several sizes did. A
-//! generated trace stands in for it:
+//! March 1998) is not public. The paper states only the share of each class of route and the hit
+//! ratios of caches of several sizes. A generated trace replaces it:
 //!
-//! * **How long ago.** Each packet goes to the address that was the d-th last
+//! * **Recency.** Each packet goes to the address that was the d-th last
 //!   different one before it, d drawn anew, P(d ≥ x) = (1 + x/scale)^−tail: the
 //!   LRU stack model (Mattson, Gecsei, Slutz, Traiger, "Evaluation techniques for
 //!   storage hierarchies", IBM Systems Journal 9(2), 1970). d = 0 makes packet
-//!   trains; the long tail is hosts that come back later. A d beyond the addresses
-//!   remembered brings a new one.
-//! * **Where to.** A new address belongs to a route drawn from the table, its class
+//!   trains; the long tail is hosts that return later. A d beyond the remembered
+//!   addresses brings a new one.
+//! * **Destination.** A new address belongs to a route drawn from the table, its class
 //!   with the paper's shares. Some of class AB lie in one route of 16 bits: the site
 //!   that the link leads to.
 //!
@@ -20,9 +19,8 @@
 //!          ┃ … │ d = 3 │ d = 1 │ d = 0 │ (2)   ┃   it comes to the top
 //! ```
 //!
-//! `tail` and `scale` were set so that caches hit about as often as in the paper:
-//! a hit ratio near the paper's is put in, not found out. What follows from it, the
-//! cycles and their order, is.
+//! `tail` and `scale` were chosen so that the caches have about the hit ratios of the paper. The
+//! hit ratio is therefore an input, not a result; the cycles and their order are results.
 
 use std::path::PathBuf;
 
@@ -79,21 +77,21 @@ enum By {
     /// Where it goes
     #[default]
     Destination,
-    /// Where it is from: what the answers to it would look up
+    /// Where it is from: the destination of the replies
     Source,
 }
 
 /// Addresses in the order of their packets.
 pub(super) struct Trace {
     pub(super) name: String,
-    /// What it is and what it stands in for.
+    /// The source of the trace, and its difference from the paper's.
     pub(super) about: String,
     pub(super) addrs: Vec<u32>,
 }
 
 impl Args {
-    /// Reads or generates the trace; `nart` is the table of `routes`, which tells
-    /// the class of an address.
+    /// Reads or generates the trace; `nart` is the table of `routes`, which determines the class
+    /// of an address.
     pub(super) fn load(
         &self,
         routes: &[(Prefix<u32>, Hop)],
@@ -299,7 +297,7 @@ mod tests {
             let args = Line::parse_from([&["trace"], options].concat()).trace;
             args.load(&routes, nart.engine()).unwrap().addrs
         };
-        // All addresses new: what is drawn is what was asked for.
+        // With new addresses only, the shares drawn are the requested ones.
         let all_new = ["--packets", "20000", "--hosts", "1", "--scale", "1e9"];
         let addrs = load(&[&all_new[..], &["--ab", "60", "--site", "20", "--cd", "10"]].concat());
         let (mut classes, mut blocks) = ([0u32; 3], std::collections::HashMap::new());

@@ -119,27 +119,27 @@ mod tests {
 
     use super::*;
 
-    fn said(prefix: &str, kind: &str) -> Option<RouteView> {
+    fn route_view(prefix: &str, kind: &str) -> Option<RouteView> {
         Some(RouteView { prefix: prefix.to_owned(), kind: kind.to_owned(), via: Vec::new() })
     }
 
     #[test]
     fn difference_names_both_sides() {
-        let mut it = Difference {
+        let mut found = Difference {
             what: "route".to_owned(),
             table: 254,
             of: "10.0.0.0/8".to_owned(),
-            kernel: said("10.0.0.0/8", "blackhole"),
+            kernel: route_view("10.0.0.0/8", "blackhole"),
             router: None,
         };
-        assert_eq!(difference(&it), "10.0.0.0/8: the kernel has blackhole, the router nothing");
-        it.router = said("10.0.0.0/7", "throw");
-        it.table = 100;
+        assert_eq!(difference(&found), "10.0.0.0/8: the kernel has blackhole, the router nothing");
+        found.router = route_view("10.0.0.0/7", "throw");
+        found.table = 100;
         let expect = "10.0.0.0/8 table 100: the kernel has blackhole, the router 10.0.0.0/7 throw";
-        assert_eq!(difference(&it), expect);
-        it.what = "table".to_owned();
+        assert_eq!(difference(&found), expect);
+        found.what = "table".to_owned();
         assert!(
-            difference(&it).contains("the routes have blackhole, the workers' table 10.0.0.0/7")
+            difference(&found).contains("the routes have blackhole, the workers' table 10.0.0.0/7")
         );
     }
 }

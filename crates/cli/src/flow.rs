@@ -82,63 +82,63 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes the status of a flow.
-pub(crate) fn write_flow(out: &mut impl Write, it: &FlowStatus) -> std::io::Result<()> {
-    write!(out, "{} > {} {}", it.source, it.destination, it.state)?;
-    if let Some(program) = it.program {
+pub(crate) fn write_flow(out: &mut impl Write, flow: &FlowStatus) -> std::io::Result<()> {
+    write!(out, "{} > {} {}", flow.source, flow.destination, flow.state)?;
+    if let Some(program) = flow.program {
         write!(out, " {program}")?;
     }
-    if let Some(expires) = it.expires {
+    if let Some(expires) = flow.expires {
         write!(out, " for {expires:.1} s")?;
     }
-    if let Some(traffic) = &it.traffic {
+    if let Some(traffic) = &flow.traffic {
         write!(out, " ({traffic} only)")?;
     }
-    if let (Some(sender), Some(decision)) = (it.sender, it.decision) {
+    if let (Some(sender), Some(decision)) = (flow.sender, flow.decision) {
         write!(out, " by sender {sender}, decision {decision}")?;
     }
     writeln!(out)?;
-    if let (Some(priority), Some(ago)) = (it.priority, it.last_request_ago) {
+    if let (Some(priority), Some(ago)) = (flow.priority, flow.last_request_ago) {
         writeln!(out, "    priority {priority}, last request {ago:.3} s ago")?;
     }
-    if let Some(ago) = it.first_seen_ago {
-        let next = match it.address_validation.as_deref() {
+    if let Some(ago) = flow.first_seen_ago {
+        let next = match flow.address_validation.as_deref() {
             Some("syn-cookie") => ", for TCP with the reply to a SYN cookie",
             _ => "",
         };
         writeln!(out, "    first packet {ago:.3} s ago: the next packet creates an entry{next}")?;
     }
-    if let (Some(budget), Some(renewal)) = (it.budget, it.renewal) {
+    if let (Some(budget), Some(renewal)) = (flow.budget, flow.renewal) {
         writeln!(out, "    {budget} bytes left in this second, renewal request in {renewal:.1} s")?;
     }
-    if let Some(prefix) = &it.allowed {
+    if let Some(prefix) = &flow.allowed {
         writeln!(out, "    source is on the allow-list: {prefix}")?;
     }
-    if let Some(prefix) = &it.blocked {
+    if let Some(prefix) = &flow.blocked {
         writeln!(out, "    source is blocked: {prefix}")?;
     }
-    if let (Some(rule), Some(action)) = (&it.rule, &it.action) {
-        let line = it.line.map(|line| format!(" (line {line})")).unwrap_or_default();
-        let version = it.version.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
-        let stale = if it.stale { ", decided by an older policy" } else { "" };
-        let generation = it.generation;
+    if let (Some(rule), Some(action)) = (&flow.rule, &flow.action) {
+        let line = flow.line.map(|line| format!(" (line {line})")).unwrap_or_default();
+        let version = flow.version.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+        let stale = if flow.stale { ", decided by an older policy" } else { "" };
+        let generation = flow.generation;
         writeln!(
             out,
             "    by {rule}{line}: {action}, policy{version} generation {generation}{stale}"
         )?;
     }
-    if let Some(bits) = it.limit {
-        writeln!(out, "    limit {bits} bit/s to {}", it.rule.as_deref().unwrap_or("it"))?;
+    if let Some(bits) = flow.limit {
+        writeln!(out, "    limit {bits} bit/s to {}", flow.rule.as_deref().unwrap_or("it"))?;
     }
-    if let Some(bits) = it.per_destination_limit {
+    if let Some(bits) = flow.per_destination_limit {
         writeln!(out, "    limit {bits} bit/s to each destination of the prefix")?;
     }
-    if let Some(candidate) = &it.candidate {
+    if let Some(candidate) = &flow.candidate {
         writeln!(out, "    the candidate decides: {}", outcome_text(candidate))?;
     }
-    if it.xdp_dropped {
-        let why = it.dropped.as_deref().unwrap_or("declined");
+    if flow.xdp_dropped {
+        let why = flow.dropped.as_deref().unwrap_or("declined");
         writeln!(out, "    packets are dropped by the XDP program: {why}")?;
-    } else if let (Some(dropped), Some(ago)) = (&it.dropped, it.last_drop_ago) {
+    } else if let (Some(dropped), Some(ago)) = (&flow.dropped, flow.last_drop_ago) {
         let meaning = match &**dropped {
             "syn_cookie" => ": a SYN, answered with a SYN cookie to validate its source address",
             "cookie_reset" => ": a valid reply to a SYN cookie",
@@ -150,69 +150,69 @@ pub(crate) fn write_flow(out: &mut impl Write, it: &FlowStatus) -> std::io::Resu
 }
 
 /// Writes the status of a gate, without counters that are zero.
-pub(crate) fn write_gate(out: &mut impl Write, it: &GateStatus) -> std::io::Result<()> {
-    let version = it.version.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+pub(crate) fn write_gate(out: &mut impl Write, gate: &GateStatus) -> std::io::Result<()> {
+    let version = gate.version.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
     writeln!(
         out,
         "front {} back {} {} bit/s, policy{version} generation {}: {} prefixes, {} grantors",
-        it.front,
-        it.back,
-        it.bandwidth,
-        it.generation,
-        it.prefixes,
-        it.grantors.len()
+        gate.front,
+        gate.back,
+        gate.bandwidth,
+        gate.generation,
+        gate.prefixes,
+        gate.grantors.len()
     )?;
-    if it.allowed + it.blocked > 0 {
-        writeln!(out, "sources: {} prefixes allowed, {} blocked", it.allowed, it.blocked)?;
+    if gate.allowed + gate.blocked > 0 {
+        writeln!(out, "sources: {} prefixes allowed, {} blocked", gate.allowed, gate.blocked)?;
     }
-    for grantor in &it.silent {
+    for grantor in &gate.silent {
         writeln!(out, "grantor {grantor} is silent: its flows go to the other grantors")?;
     }
     let parts: [(&str, &BTreeMap<String, u64>); 5] = [
-        ("packets", &it.packets),
-        ("bytes", &it.bytes),
-        ("table", &it.table),
-        ("link", &it.link),
-        ("decisions", &it.decisions),
+        ("packets", &gate.packets),
+        ("bytes", &gate.bytes),
+        ("table", &gate.table),
+        ("link", &gate.link),
+        ("decisions", &gate.decisions),
     ];
     for (part, numbers) in parts {
         for (name, value) in numbers.iter().filter(|(_, value)| **value > 0) {
             writeln!(out, "{part} {name} {value}")?;
         }
     }
-    for policy in &it.policies {
+    for policy in &gate.policies {
         write_policy(out, policy)?;
     }
-    it.candidate.as_ref().map_or(Ok(()), |candidate| write_candidate(out, candidate))
+    gate.candidate.as_ref().map_or(Ok(()), |candidate| write_candidate(out, candidate))
 }
 
 /// Writes the counters of a rule, unless all are zero.
-fn write_policy(out: &mut impl Write, it: &RuleTraffic) -> std::io::Result<()> {
-    let nonzero: Vec<_> = it.packets.iter().filter(|(_, packets)| **packets > 0).collect();
+fn write_policy(out: &mut impl Write, traffic: &RuleTraffic) -> std::io::Result<()> {
+    let nonzero: Vec<_> = traffic.packets.iter().filter(|(_, packets)| **packets > 0).collect();
     if nonzero.is_empty() {
         return Ok(());
     }
-    let action = it.action.as_ref().map(|action| format!(" ({action})")).unwrap_or_default();
-    write!(out, "policy {}{action}", it.policy)?;
+    let action = traffic.action.as_ref().map(|action| format!(" ({action})")).unwrap_or_default();
+    write!(out, "policy {}{action}", traffic.policy)?;
     for (name, packets) in nonzero {
         write!(out, " {name} {packets}")?;
     }
-    writeln!(out, " bytes {}", it.bytes.values().sum::<u64>())
+    writeln!(out, " bytes {}", traffic.bytes.values().sum::<u64>())
 }
 
 /// Writes the comparison of a candidate policy.
-fn write_candidate(out: &mut impl Write, it: &CandidateStatus) -> std::io::Result<()> {
-    let version = it.version.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
-    let (prefixes, packets, samples) = (it.prefixes, it.packets, it.samples);
+fn write_candidate(out: &mut impl Write, status: &CandidateStatus) -> std::io::Result<()> {
+    let version = status.version.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+    let (prefixes, packets, samples) = (status.prefixes, status.packets, status.samples);
     writeln!(
         out,
         "candidate{version}: {prefixes} prefixes, {packets} packets estimated by {samples} samples"
     )?;
-    for change in &it.changes {
+    for change in &status.changes {
         let OutcomeChange { policy, candidate, packets, .. } = change;
         writeln!(out, "    {policy} -> {candidate}: {packets} packets")?;
     }
-    for flow in &it.flows {
+    for flow in &status.flows {
         let (policy, candidate) = (outcome_text(&flow.policy), outcome_text(&flow.candidate));
         writeln!(
             out,
@@ -223,25 +223,25 @@ fn write_candidate(out: &mut impl Write, it: &CandidateStatus) -> std::io::Resul
     Ok(())
 }
 
-fn outcome_text(it: &Outcome) -> String {
-    let line = it.line.map(|line| format!(" (line {line})")).unwrap_or_default();
-    let rule = it.rule.as_ref().map(|rule| format!(" by {rule}{line}")).unwrap_or_default();
-    format!("{}{rule}", it.action)
+fn outcome_text(outcome: &Outcome) -> String {
+    let line = outcome.line.map(|line| format!(" (line {line})")).unwrap_or_default();
+    let rule = outcome.rule.as_ref().map(|rule| format!(" by {rule}{line}")).unwrap_or_default();
+    format!("{}{rule}", outcome.action)
 }
 
 /// Writes the status of a flow program.
-pub(crate) fn write_program(out: &mut impl Write, it: &ProgramInfo) -> std::io::Result<()> {
-    if let Some(gate) = it.gate {
+pub(crate) fn write_program(out: &mut impl Write, program: &ProgramInfo) -> std::io::Result<()> {
+    if let Some(gate) = program.gate {
         write!(out, "gate {gate} ")?;
     }
-    let name = it.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-    let state = it.state.replace('_', " ");
-    write!(out, "program {}{name} {state}", it.number)?;
+    let name = program.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    let state = program.state.replace('_', " ");
+    write!(out, "program {}{name} {state}", program.number)?;
     // A grantor always reports `bytes`, and `received_bytes` only during a transfer.
-    if let (Some(received), Some(bytes)) = (it.received_bytes, it.bytes) {
+    if let (Some(received), Some(bytes)) = (program.received_bytes, program.bytes) {
         write!(out, " {received} of {bytes} bytes")?;
     }
-    let previous = if it.previous_kept { ", previous version kept for its flows" } else { "" };
-    writeln!(out, ", of {}, sha256 {}{previous}", it.origin, it.digest)?;
-    it.reason.iter().try_for_each(|reason| writeln!(out, "    {reason}"))
+    let previous = if program.previous_kept { ", previous version kept for its flows" } else { "" };
+    writeln!(out, ", of {}, sha256 {}{previous}", program.origin, program.digest)?;
+    program.reason.iter().try_for_each(|reason| writeln!(out, "    {reason}"))
 }

@@ -322,11 +322,11 @@ fn replay_requests(
     })
 }
 
-fn write_result(out: &mut impl Write, it: &TestResult) -> std::io::Result<()> {
-    let TestResult { packets, unread, .. } = it;
-    match (&it.policy, &it.candidate) {
+fn write_result(out: &mut impl Write, result: &TestResult) -> std::io::Result<()> {
+    let TestResult { packets, unread, .. } = result;
+    match (&result.policy, &result.candidate) {
         (Some(policy), Some(candidate)) => {
-            let flows = it.flows.unwrap_or(0);
+            let flows = result.flows.unwrap_or(0);
             writeln!(out, "{packets} packets of {flows} flows, {unread} unreadable")?;
             for (which, passed) in [("policy", policy), ("candidate", candidate)] {
                 let Passed { packets, bytes, asked } = passed;
@@ -337,17 +337,17 @@ fn write_result(out: &mut impl Write, it: &TestResult) -> std::io::Result<()> {
             }
         }
         _ => {
-            let requests = it.requests.unwrap_or(0);
+            let requests = result.requests.unwrap_or(0);
             writeln!(out, "{requests} requests, {unread} unreadable")?;
         }
     }
-    write_changes(out, &it.changes)?;
-    if it.failed > 0 {
-        let error = it.last_error.as_deref().unwrap_or("over its time limit");
-        writeln!(out, "the candidate failed {} times: {error}", it.failed)?;
+    write_changes(out, &result.changes)?;
+    if result.failed > 0 {
+        let error = result.last_error.as_deref().unwrap_or("over its time limit");
+        writeln!(out, "the candidate failed {} times: {error}", result.failed)?;
     }
-    writeln!(out, "{} flows have another outcome", it.changed)?;
-    it.changed_flows.iter().try_for_each(|flow| write_flow(out, flow))
+    writeln!(out, "{} flows have another outcome", result.changed)?;
+    result.changed_flows.iter().try_for_each(|flow| write_flow(out, flow))
 }
 
 fn write_changes(out: &mut impl Write, changes: &BTreeMap<String, u64>) -> std::io::Result<()> {
@@ -359,35 +359,37 @@ fn write_changes(out: &mut impl Write, changes: &BTreeMap<String, u64>) -> std::
     Ok(())
 }
 
-fn write_flow(out: &mut impl Write, it: &ChangedDecision) -> std::io::Result<()> {
-    writeln!(out, "{} > {}", it.source, it.destination)?;
-    writeln!(out, "    policy     {}", it.policy)?;
-    writeln!(out, "    candidate  {}", it.candidate)
+fn write_flow(out: &mut impl Write, change: &ChangedDecision) -> std::io::Result<()> {
+    writeln!(out, "{} > {}", change.source, change.destination)?;
+    writeln!(out, "    policy     {}", change.policy)?;
+    writeln!(out, "    candidate  {}", change.candidate)
 }
 
 /// Writes the status of a grantor, without counters that are zero.
-pub(crate) fn write_grantor(out: &mut impl Write, it: &GrantorStatus) -> std::io::Result<()> {
-    let (reloads, refused) = (it.reloads, it.reloads_refused);
+pub(crate) fn write_grantor(out: &mut impl Write, status: &GrantorStatus) -> std::io::Result<()> {
+    let (reloads, refused) = (status.reloads, status.reloads_refused);
     writeln!(out, "policy reloaded {reloads} times, {refused} reloads refused")?;
-    writeln!(out, "policy sha256 {}", it.digest)?;
-    for gate in &it.gates {
+    writeln!(out, "policy sha256 {}", status.digest)?;
+    for gate in &status.gates {
         match gate.heard_ago {
             Some(ago) => writeln!(out, "gate {} last heard {ago:.1} s ago", gate.gate)?,
             None => writeln!(out, "gate {} never heard", gate.gate)?,
         }
     }
-    for (name, prefixes) in &it.lists {
+    for (name, prefixes) in &status.lists {
         writeln!(out, "list {name} {prefixes} prefixes")?;
     }
-    for (part, numbers) in [("policy", &it.policy), ("decisions", &it.decisions)] {
+    for (part, numbers) in [("policy", &status.policy), ("decisions", &status.decisions)] {
         for (name, value) in numbers.iter().filter(|(_, value)| **value > 0) {
             writeln!(out, "{part} {name} {value}")?;
         }
     }
-    for (what, error) in [("last error", &it.last_error), ("not recorded", &it.record_failed)] {
+    for (what, error) in
+        [("last error", &status.last_error), ("not recorded", &status.record_failed)]
+    {
         error.iter().try_for_each(|error| writeln!(out, "{what}: {error}"))?;
     }
-    let Some(shadow) = &it.candidate else { return Ok(()) };
+    let Some(shadow) = &status.candidate else { return Ok(()) };
     let (requests, failed) = (shadow.requests, shadow.failed);
     writeln!(out, "candidate decided {requests} requests, failed {failed} times")?;
     write_changes(out, &shadow.changes)?;

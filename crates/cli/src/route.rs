@@ -133,7 +133,7 @@ fn from_files(args: &GetArgs, addresses: &[IpAddr]) -> anyhow::Result<Vec<Answer
             (IpAddr::V6(v6_addr), _, Some(built)) => {
                 answer(address, u128::from(v6_addr), &tables.v6, built, &tables)?
             }
-            _ => unreachable!("a table was built for each family that is asked for"),
+            _ => unreachable!("the table of each requested family was built"),
         });
     }
     Ok(answers)
@@ -155,7 +155,7 @@ fn from_image(path: &Path, addresses: &[IpAddr]) -> anyhow::Result<Vec<Answer>> 
     let one = |&address: &IpAddr| match (address, &v4, &v6) {
         (IpAddr::V4(key), Some(table), _) => answer(address, u32::from(key), table),
         (IpAddr::V6(key), _, Some(table)) => answer(address, u128::from(key), table),
-        _ => unreachable!("there is a table for each family that is asked for"),
+        _ => unreachable!("the table of each requested family was loaded"),
     };
     Ok(addresses.iter().map(one).collect())
 }

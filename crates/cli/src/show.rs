@@ -163,101 +163,110 @@ fn push_json(array: &mut client::JsonArray<impl Write>, item: &Item) -> anyhow::
 
 fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()> {
     match item {
-        Item::Route(it) => writeln!(out, "{}", route_text(it)),
-        Item::Answer(it) => write_answer(out, it, explain),
-        Item::Neighbor(it) => writeln!(out, "{} dev {} lladdr {}", it.address, it.dev, it.mac),
-        Item::Interface(it) => {
-            let state = if it.up { "up" } else { "down" };
+        Item::Route(route) => writeln!(out, "{}", route_text(route)),
+        Item::Answer(answer) => write_answer(out, answer, explain),
+        Item::Neighbor(neighbor) => {
+            writeln!(out, "{} dev {} lladdr {}", neighbor.address, neighbor.dev, neighbor.mac)
+        }
+        Item::Interface(interface) => {
+            let state = if interface.up { "up" } else { "down" };
             writeln!(
                 out,
                 "{}: {} {state} mtu {} lladdr {} table {} {}{}",
-                it.index,
-                it.name,
-                it.mtu,
-                it.mac,
-                it.table,
-                it.mode,
-                if it.observe { " observed" } else { "" }
+                interface.index,
+                interface.name,
+                interface.mtu,
+                interface.mac,
+                interface.table,
+                interface.mode,
+                if interface.observe { " observed" } else { "" }
             )?;
-            if let Some(configured) = &it.configured {
+            if let Some(configured) = &interface.configured {
                 writeln!(out, "    configured as {configured}")?;
             }
-            if let Some(problem) = &it.problem {
+            if let Some(problem) = &interface.problem {
                 writeln!(out, "    does not work as a port: {problem}")?;
             }
-            if let Some(rules) = &it.rules {
-                writeln!(out, "    {rules}: not followed, packets go by table {}", it.table)?;
+            if let Some(rules) = &interface.rules {
+                writeln!(
+                    out,
+                    "    {rules}: not followed, packets go by table {}",
+                    interface.table
+                )?;
             }
-            for (reason, count) in it.steered.iter().filter(|(_, count)| **count > 0) {
+            for (reason, count) in interface.steered.iter().filter(|(_, count)| **count > 0) {
                 writeln!(out, "    {reason} {count}")?;
             }
             writeln!(
                 out,
                 "    received {} packets {} bytes, transmitted {} packets {} bytes",
-                it.received, it.received_bytes, it.transmitted, it.transmitted_bytes
+                interface.received,
+                interface.received_bytes,
+                interface.transmitted,
+                interface.transmitted_bytes
             )?;
-            for (reason, count) in it.lost.iter().filter(|(_, count)| **count > 0) {
+            for (reason, count) in interface.lost.iter().filter(|(_, count)| **count > 0) {
                 writeln!(out, "    lost {reason} {count}")?;
             }
             Ok(())
         }
-        Item::NextHop(it) => {
-            let kind = if it.kind == "via" { String::new() } else { format!(" {}", it.kind) };
-            let vias = vias_text(&it.via);
-            writeln!(out, "{}:{kind}{vias} {} uses {}", it.hop, it.action, it.routes)
+        Item::NextHop(hop) => {
+            let kind = if hop.kind == "via" { String::new() } else { format!(" {}", hop.kind) };
+            let vias = vias_text(&hop.via);
+            writeln!(out, "{}:{kind}{vias} {} uses {}", hop.hop, hop.action, hop.routes)
         }
-        Item::Counters(it) => write_counters(out, it),
-        Item::Fib(it) => {
-            let full = it.full.as_ref().map(|full| format!(" FULL: {full}")).unwrap_or_default();
+        Item::Counters(counters) => write_counters(out, counters),
+        Item::Fib(fib) => {
+            let full = fib.full.as_ref().map(|full| format!(" FULL: {full}")).unwrap_or_default();
             writeln!(
                 out,
                 "table {} {}: {} routes, {}, {} bytes{}, generation {}{full}",
-                it.table,
-                it.family,
-                it.routes,
-                it.engine,
-                it.bytes,
-                if it.shared { " with the others" } else { "" },
-                it.generation
+                fib.table,
+                fib.family,
+                fib.routes,
+                fib.engine,
+                fib.bytes,
+                if fib.shared { " with the others" } else { "" },
+                fib.generation
             )
         }
-        Item::Feed(it) => {
+        Item::Feed(feed) => {
             writeln!(
                 out,
                 "{}: {} messages, {} changes in {} commits, {} resynchronizations, {} overruns, \
                  {} parse errors, {} refused, {} errors",
-                it.name,
-                it.messages,
-                it.changes,
-                it.commits,
-                it.resynchronizations,
-                it.overruns,
-                it.parse_errors,
-                it.refused,
-                it.errors
+                feed.name,
+                feed.messages,
+                feed.changes,
+                feed.commits,
+                feed.resynchronizations,
+                feed.overruns,
+                feed.parse_errors,
+                feed.refused,
+                feed.errors
             )?;
-            it.last_error.iter().try_for_each(|error| writeln!(out, "    {error}"))
+            feed.last_error.iter().try_for_each(|error| writeln!(out, "    {error}"))
         }
-        Item::Done(it) => writeln!(out, "{it}"),
-        Item::Worker(it) => {
-            writeln!(out, "worker {}", it.worker)?;
-            write_counters(out, &it.counters)
+        Item::Done(message) => writeln!(out, "{message}"),
+        Item::Worker(worker) => {
+            writeln!(out, "worker {}", worker.worker)?;
+            write_counters(out, &worker.counters)
         }
-        Item::Audit(it) => {
-            let (checks, wrong) = (it.checks, it.mismatches);
-            let (route_heals, heals) = (it.route_heals, it.heals);
+        Item::Audit(audit) => {
+            let (checks, wrong) = (audit.checks, audit.mismatches);
+            let (route_heals, heals) = (audit.route_heals, audit.heals);
             writeln!(
                 out,
                 "{checks} destinations checked, {wrong} mismatches, {route_heals} healed by route, \
                  {heals} by resynchronization"
             )?;
-            it.last_mismatch.iter().try_for_each(|last| writeln!(out, "    {last}"))
+            audit.last_mismatch.iter().try_for_each(|last| writeln!(out, "    {last}"))
         }
-        Item::Gate(it) => flow::write_gate(out, it),
-        Item::Grantor(it) => policy::write_grantor(out, it),
-        Item::Distribution(it) => bundle::write_distribution(out, it),
-        Item::Flow(it) => flow::write_flow(out, it),
-        Item::Program(it) => flow::write_program(out, it),
+        Item::Gate(gate) => flow::write_gate(out, gate),
+        Item::Grantor(grantor) => policy::write_grantor(out, grantor),
+        Item::Distribution(distribution) => bundle::write_distribution(out, distribution),
+        Item::Flow(flow) => flow::write_flow(out, flow),
+        Item::Program(program) => flow::write_program(out, program),
         Item::Event(_) | Item::Difference(_) | Item::Compared(_) => Ok(()),
     }
 }
@@ -304,10 +313,13 @@ fn write_answer(out: &mut impl Write, answer: &api::Answer, explain: bool) -> st
 }
 
 /// Writes the counters that are not zero.
-pub(crate) fn write_counters(out: &mut impl Write, it: &api::Counters) -> std::io::Result<()> {
-    writeln!(out, "received {} ({} bytes)", it.received, it.received_bytes)?;
-    writeln!(out, "sent {} ({} bytes)", it.sent, it.sent_bytes)?;
-    for (class, reasons) in [("punted", &it.punted), ("dropped", &it.dropped)] {
+pub(crate) fn write_counters(
+    out: &mut impl Write,
+    counters: &api::Counters,
+) -> std::io::Result<()> {
+    writeln!(out, "received {} ({} bytes)", counters.received, counters.received_bytes)?;
+    writeln!(out, "sent {} ({} bytes)", counters.sent, counters.sent_bytes)?;
+    for (class, reasons) in [("punted", &counters.punted), ("dropped", &counters.dropped)] {
         for (reason, count) in reasons.iter().filter(|(_, count)| **count > 0) {
             writeln!(out, "{class} {reason} {count}")?;
         }

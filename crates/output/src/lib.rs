@@ -1,4 +1,4 @@
-//! What the programs `fingerpost` and `fingerpost-bench` show people in the same form.
+//! Output that the programs `fingerpost` and `fingerpost-bench` share.
 //!
 //! ```text
 //! progress   the name and the elapsed time of a long operation, on a terminal

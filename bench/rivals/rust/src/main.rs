@@ -1,16 +1,16 @@
-//! Rivals that are crates of Rust, asked by lines (`../../README.md`).
+//! Rivals that are Rust crates, behind the line protocol of `../../README.md`.
 //!
 //! ```text
 //!   rival prefix-trie    prefix-trie's PrefixMap
 //!   rival treebitmap     ip_network_table-deps-treebitmap's IpLookupTable
 //! ```
 //!
-//! Both take one address a call. Each is looked up in the way its documentation shows for
-//! the longest match; the addresses are made of the keys within the time that is told,
-//! because a caller would have to. Keys are read from a file into memory, answers of a
-//! timed pass go nowhere but through `black_box`. Time is the thread's on a CPU.
+//! Both take one address per call. The lookup is the one that each documentation shows for the
+//! longest match. The conversion of keys to addresses is part of the reported time, because a
+//! caller has to do it too. Keys are read from a file into memory; answers of a timed pass go
+//! only through `black_box`. Time is the CPU time of the thread.
 //!
-//! The bytes told are what the crates say that they hold.
+//! The reported bytes are the memory that the crates report for themselves.
 
 #![forbid(unsafe_code)]
 
@@ -139,7 +139,7 @@ fn main() -> ExitCode {
         "prefix-trie" => "prefix-trie 0.10.1",
         "treebitmap" => "ip_network_table-deps-treebitmap 0.5.0",
         _ => {
-            say("error which rival: prefix-trie or treebitmap");
+            say("error name a rival: prefix-trie or treebitmap");
             return ExitCode::FAILURE;
         }
     };
@@ -158,7 +158,7 @@ fn main() -> ExitCode {
 
 fn say(line: &str) {
     let mut out = stdout().lock();
-    // Whoever does not read any more has ended, and so shall we with the next line.
+    // If the parent has closed the pipe, the input ends too, and with it this program.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
@@ -213,14 +213,14 @@ fn change<K: Key, T: Table<K>>(table: &mut T, path: &str) -> Result<(usize, f64)
     Ok((bytes.len() / size, (on_cpu() - start).as_secs_f64()))
 }
 
-/// Looks keys up, one after the other; chained, some bits of each answer, which are none,
-/// change the next key.
+/// Looks keys up, one after the other. If `chained`, zero bits derived from each answer are
+/// mixed into the next key: a data dependency that the optimizer cannot remove.
 fn look<K: Key, T: Table<K>>(table: &T, keys: &[K], chained: bool, mut each: impl FnMut(u32)) {
     if chained {
-        let none = black_box(0);
+        let zero = black_box(0);
         let mut hop = 0;
         for key in keys {
-            hop = table.lookup(key.with(hop & none));
+            hop = table.lookup(key.with(hop & zero));
             each(hop);
         }
     } else {

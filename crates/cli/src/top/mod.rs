@@ -101,11 +101,11 @@ fn fetch(args: &Args) -> anyhow::Result<Snapshot> {
     for request in requests {
         client::send(&args.socket, &request, RESPONSE_TIMEOUT, &mut |item| {
             match item {
-                Item::Fib(it) => snapshot.fibs.push(it),
-                Item::Feed(it) => snapshot.feeds.push(it),
-                Item::Worker(it) => snapshot.workers.push(it),
-                Item::Interface(it) => snapshot.interfaces.push(it),
-                Item::Audit(it) => snapshot.audit = it,
+                Item::Fib(fib) => snapshot.fibs.push(fib),
+                Item::Feed(feed) => snapshot.feeds.push(feed),
+                Item::Worker(worker) => snapshot.workers.push(worker),
+                Item::Interface(interface) => snapshot.interfaces.push(interface),
+                Item::Audit(audit) => snapshot.audit = audit,
                 _ => {}
             }
             Ok(())

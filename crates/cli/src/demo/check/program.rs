@@ -9,8 +9,8 @@
 //!                                    counts[r1] += 1, drop
 //! ```
 //!
-//! What a sink expects is in the code as constants: there is nothing to look up
-//! but the counter. r6 is the frame, r7 its end.
+//! The frames that a sink expects are constants in the code: the program looks up only the
+//! counter. r6 is the frame, r7 its end.
 
 use anyhow::Result;
 use port::af_xdp::bpf::asm::{Reg::*, *};
