@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use router::distribution::bundle::{MAX_FILES, name_error, pack};
-use router::distribution::key::SecretKey;
-use router::distribution::{Bundle, BundleHeader, CanaryShare};
+use bundle::bundle::{MAX_FILES, name_error, pack};
+use bundle::key::SecretKey;
+use bundle::{Bundle, BundleHeader, CanaryShare};
 
 /// Counts of the results of inputs.
 #[derive(Clone, Copy, Debug, Default)]

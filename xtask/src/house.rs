@@ -24,7 +24,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("gate", &["fib", "wire"]),
     ("datapath", &["fib", "wire", "port"]),
     ("config", &["fib", "port", "feed", "datapath"]),
-    ("router", &["fib", "wire", "port", "feed", "gate", "datapath", "api", "config"]),
+    ("bundle", &["fib", "api", "config"]),
+    ("router", &["fib", "wire", "port", "feed", "gate", "datapath", "api", "config", "bundle"]),
     // The program is what joins everything for a person; see docs/decisions.
     ("fingerpost", LIBRARIES),
     ("bench", LIBRARIES),
@@ -36,8 +37,10 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Every library of ours.
-const LIBRARIES: &[&str] =
-    &["output", "api", "config", "router", "fib", "wire", "port", "feed", "gate", "datapath"];
+const LIBRARIES: &[&str] = &[
+    "output", "api", "config", "bundle", "router", "fib", "wire", "port", "feed", "gate",
+    "datapath",
+];
 
 /// Our crates that the tests of any crate may use in addition, to read real tables from files.
 pub(crate) const FOR_TESTS: &[&str] = &["feed"];

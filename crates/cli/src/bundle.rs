@@ -20,13 +20,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::bundle_check::check_bundle;
 use anyhow::{Context, bail, ensure};
 use api::DistributionStatus;
+use bundle::bundle::{MAX_BUNDLE_BYTES, MAX_FILES, name_error, pack};
+use bundle::key::{PublicKey, SecretKey, hex};
+use bundle::{Bundle, BundleHeader, CanaryShare, DistributionConfig};
 use clap::Subcommand;
 use fib::image::replace_with_mode;
-use router::distribution::bundle::{MAX_BUNDLE_BYTES, MAX_FILES, name_error, pack};
-use router::distribution::key::{PublicKey, SecretKey, hex};
-use router::distribution::{Bundle, BundleHeader, CanaryShare, DistributionConfig, check_bundle};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

@@ -39,6 +39,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use output::failure::{explain, is_broken_pipe};
 
 mod bundle;
+mod bundle_check;
 mod check;
 mod client;
 mod completions;

@@ -15,7 +15,6 @@
 
 pub mod control;
 mod daemon;
-pub mod distribution;
 pub mod grantor;
 pub mod preflight;
 mod role;

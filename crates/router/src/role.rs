@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::distribution::AgentStatus;
 use crate::{grantor, vantage};
 use api::ProgramInfo;
+use bundle::AgentStatus;
 
 /// What a daemon is.
 #[derive(Clone, Debug)]

@@ -36,8 +36,8 @@ use super::query::QueryHandle;
 use super::rights;
 use super::slots::Slots;
 use crate::daemon::{Daemon, Saver};
-use crate::distribution::Command;
 use api::{Item, Line, Message, Order, Request};
+use bundle::Command;
 
 /// The time that a client has to send a request or to read a reply.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);

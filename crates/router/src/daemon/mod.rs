@@ -48,6 +48,7 @@ use crate::router::{
     HookFactory, PortInfo, Readers, StartError, Started, Unserved, by_name, open, present, start,
 };
 use crate::web::Web;
+use api::EventKind;
 use config::{self, Config, Metrics};
 use control::{Control, Turns};
 use datapath::Remains;
@@ -276,6 +277,15 @@ impl Daemon {
     /// Returns the counters, summed over the workers.
     pub fn stats(&self) -> Snapshot {
         self.view.stats()
+    }
+
+    /// Returns a function that publishes an event to the clients of the control socket.
+    pub(crate) fn event_publisher(&self) -> impl Fn(EventKind) + Send + 'static {
+        let control = self.handle.clone();
+        // Fails only while the process ends.
+        move |event| {
+            let _ = control.call(move |sync| sync.subscribers().publish(event));
+        }
     }
 
     /// Returns who answers questions about routes.

@@ -29,9 +29,9 @@ use super::decision_sender::DecisionSender;
 use super::hook::{HookRings, RING, SLOTS};
 use super::recorder::RequestRecorder;
 use crate::control::progress::Turns;
-use crate::distribution::{AgentStatus, Bundle, DistributionMember, HealthSample};
 use api::{GateContact, GrantorStatus, PolicyComparison};
 use api::{ProgramInfo, hexadecimal};
+use bundle::{AgentStatus, Bundle, DistributionMember, HealthSample};
 
 /// How long to wait for the policies to release the lists before.
 const RECLAIM_TIMEOUT: Duration = Duration::from_millis(500);
@@ -90,7 +90,7 @@ impl GrantorController {
         let bundle = config.bundle.clone();
         let active = Mutex::new(ActivePolicies { lists, policies, bundle, reloads: 0, refused: 0 });
         let (path, fixed) = (config.path.clone(), config.fixed.clone());
-        let agent_status = fixed.distribution.as_ref().map(|_| Arc::new(AgentStatus::new()));
+        let agent_status = fixed.distribution.as_ref().map(|_| Arc::new(AgentStatus::default()));
         Ok((Self { path, fixed, deciders, sender, recorder, active, agent_status }, rings))
     }
 

@@ -13,11 +13,12 @@ use super::config::Config;
 use super::controller::GrantorController;
 use super::hook::{GrantorHook, SLOTS, TunnelEndpoints};
 use crate::control::progress::Progress;
+use crate::control::rights;
 use crate::daemon::{Daemon, Guard};
-use crate::distribution::{self, Agent};
 use crate::role::Role;
 use crate::router::{HookFactory, PortInfo, StartError, WorkerHook, by_name, present};
 use api::GrantorStatus;
+use bundle::Agent;
 use datapath::stats::Snapshot;
 
 /// A grantor, until it is stopped or dropped.
@@ -40,7 +41,7 @@ impl GrantorDaemon {
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let router = config.router();
         present(&router, &by_name)?;
-        let validate = |bundle: &Arc<distribution::Bundle>| {
+        let validate = |bundle: &Arc<bundle::Bundle>| {
             let over = Config::load_over(&config.path, Some(bundle));
             let over = over.map_err(|error| error.to_string())?;
             over.try_policies().map(|()| over)
@@ -48,7 +49,7 @@ impl GrantorDaemon {
         let failed =
             |doing| move |what| StartError::System { doing, source: io::Error::other(what) };
         let settings = config.fixed.distribution.as_ref();
-        let initial = settings.map(|settings| distribution::start(settings, validate));
+        let initial = settings.map(|settings| bundle::start(settings, validate));
         let initial = initial.transpose().map_err(failed("apply the stored bundles"))?;
         let (initial, over, messages) = match initial {
             Some((initial, over, messages)) => (Some(initial), over, messages),
@@ -81,13 +82,9 @@ impl GrantorDaemon {
             (Some(settings), Some(initial), Some(agent_status)) => {
                 agent_status.queue_messages(messages);
                 let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
-                let agent = Agent::start(
-                    settings,
-                    initial,
-                    member,
-                    status,
-                    daemon.control_handle().clone(),
-                );
+                let restrict = || drop(rights::keep(&rights::WORKER));
+                let publish = daemon.event_publisher();
+                let agent = Agent::start(settings, initial, member, status, restrict, publish);
                 let doing = "start the distribution thread";
                 Some(agent.map_err(|source| StartError::System { doing, source })?)
             }

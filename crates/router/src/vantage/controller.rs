@@ -38,7 +38,7 @@ use super::rings::QueryChannel;
 use super::rule_ids::RuleIds;
 use super::sampler::PacketSample;
 use crate::control::progress::Turns;
-use crate::distribution::{AgentStatus, Bundle, DistributionMember, HealthSample};
+use bundle::{AgentStatus, Bundle, DistributionMember, HealthSample};
 
 mod counters;
 mod flows;
@@ -143,7 +143,11 @@ impl GateController {
             decisions,
             programs,
             change: Mutex::default(),
-            agent_status: config.fixed.distribution.as_ref().map(|_| Arc::new(AgentStatus::new())),
+            agent_status: config
+                .fixed
+                .distribution
+                .as_ref()
+                .map(|_| Arc::new(AgentStatus::default())),
         })
     }
 

@@ -40,10 +40,11 @@ use super::rings::rings;
 use super::saved_flows::{self, SavedFlow};
 use super::steering::SoftwareSteering;
 use crate::control::progress::Progress;
+use crate::control::rights;
 use crate::daemon::{Daemon, Guard};
-use crate::distribution::{self, Agent};
 use crate::role::Role;
 use crate::router::{HookFactory, PortInfo, StartError, WorkerHook, by_name, present};
+use bundle::Agent;
 use datapath::stats::Snapshot;
 
 /// A gate, until it is stopped or dropped.
@@ -69,11 +70,11 @@ impl GateDaemon {
         let system = |doing| move |source| StartError::System { doing, source };
         let router = config.router();
         present(&router, &by_name)?;
-        let validate = |bundle: &Arc<distribution::Bundle>| {
+        let validate = |bundle: &Arc<bundle::Bundle>| {
             Config::load_over(&config.path, Some(bundle)).map_err(|error| error.to_string())
         };
         let settings = config.fixed.distribution.as_ref();
-        let initial = settings.map(|settings| distribution::start(settings, validate));
+        let initial = settings.map(|settings| bundle::start(settings, validate));
         let initial = initial.transpose().map_err(io::Error::other);
         let initial = initial.map_err(system("apply the stored bundles"))?;
         let (initial, over, messages) = match initial {
@@ -222,13 +223,9 @@ impl GateDaemon {
             (Some(settings), Some(initial), Some(agent_status)) => {
                 agent_status.queue_messages(messages);
                 let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
-                let agent = Agent::start(
-                    settings,
-                    initial,
-                    member,
-                    status,
-                    daemon.control_handle().clone(),
-                );
+                let restrict = || drop(rights::keep(&rights::WORKER));
+                let publish = daemon.event_publisher();
+                let agent = Agent::start(settings, initial, member, status, restrict, publish);
                 Some(agent.map_err(system("start the distribution thread"))?)
             }
             _ => None,

@@ -16,9 +16,9 @@ use gate::state::{Decision, Grant, Provisional, Traffic};
 use toml::Spanned;
 
 use super::text::{Decisions, Listed, ProgramFile, Ruled};
-use crate::distribution::FileSource;
 use crate::grantor::decider::Policies;
 use crate::grantor::decision_sender::ProtocolVersion;
+use bundle::FileSource;
 use config::{ConfigError, Problem, place, read_secret};
 
 /// Parses a ruling such as `decline 10`.

@@ -35,7 +35,7 @@
 //! ```
 //!
 //! `[workers]`, `[punt]`, `[control]` and `[metrics]` are those of the router; `[distribution]` is
-//! described in `distribution/config.rs`. A reload (SIGHUP) reads the policy, the candidate, the lists
+//! described in `crates/bundle/src/config.rs`. A reload (SIGHUP) reads the policy, the candidate, the lists
 //! and the programs again, and applies them if all of them are valid. The keys stay those of the start,
 //! and the settings in [`Fixed`] cannot change. A bundle's `grantor.toml` can replace the same parts:
 //! `[policy]` with `file` and `candidate`, all `[[list]]` and all `[[program]]`.
@@ -60,7 +60,7 @@ use self::text::{File, Ruled, RuledPolicy};
 use super::decider::Policies;
 use super::decision_sender::ProtocolVersion;
 use super::recorder::CaptureSettings;
-use crate::distribution::{self, Bundle, DistributionConfig, FileSource, read_bundle_in_force};
+use bundle::{Bundle, DistributionConfig, FileSource, read_bundle_in_force};
 use config::{self, CONTROL, ConfigError, Level, MAIN, Metrics, Problem, place, shape};
 use datapath::{PuntRates, SourceCheck};
 
@@ -87,7 +87,7 @@ pub struct Config {
 }
 
 /// A grantor's file in a bundle.
-pub(crate) const IN_BUNDLE: &str = "grantor.toml";
+pub const IN_BUNDLE: &str = "grantor.toml";
 
 /// The settings that hold as long as the grantor runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -366,7 +366,7 @@ fn policies_of_bundle(
     bundle: &Bundle,
     version: u8,
 ) -> Result<(Policies, Lists, Vec<ProgramImage>), ConfigError> {
-    let (text, path) = distribution::role_file(bundle, IN_BUNDLE)?;
+    let (text, path) = bundle::role_file(bundle, IN_BUNDLE)?;
     let mut c = Checker { text, problems: Vec::new() };
     let ruled = c.ruled(&shape(text, &path)?, version, FileSource::Bundle(bundle));
     c.finish(&path)?;
@@ -391,9 +391,9 @@ fn try_policies(
 }
 
 /// Checks a bundle's file for grantors without a grantor: with the default limits.
-pub(crate) fn check_bundle(bundle: &Bundle) -> Result<(), ConfigError> {
+pub fn check_bundle(bundle: &Bundle) -> Result<(), ConfigError> {
     let (policies, lists, _) = policies_of_bundle(bundle, 2)?;
-    let (text, path) = distribution::role_file(bundle, IN_BUNDLE)?;
+    let (text, path) = bundle::role_file(bundle, IN_BUNDLE)?;
     let ruled: Ruled = shape(text, &path)?;
     let mut c = Checker { text, problems: Vec::new() };
     if let Err((which, error)) = try_policies(&policies, &lists, Limits::default()) {

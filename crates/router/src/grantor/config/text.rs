@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::distribution;
 use config::{LogSection, MetricsSection, PuntSection, TimeSpan};
 
 #[derive(Deserialize)]
@@ -33,7 +32,7 @@ pub(super) struct File {
     pub(super) log: LogSection,
     #[serde(default)]
     pub(super) punt: PuntSection,
-    pub(super) distribution: Option<distribution::config::Text>,
+    pub(super) distribution: Option<bundle::config::Text>,
 }
 
 /// The parts that a bundle may replace.

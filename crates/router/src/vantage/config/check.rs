@@ -22,8 +22,8 @@ use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
 use super::{Admission, Config, Fixed, IN_BUNDLE, Member, Rules, Side, SteeredBy, Trust, ip, text};
-use crate::distribution::{self, Bundle, DistributionConfig, FileSource};
 use crate::vantage::sender_limits::SenderLimits;
+use bundle::{Bundle, DistributionConfig, FileSource};
 use config::{CONTROL, ConfigError, Level, Metrics, Problem, place, read_secret, shape, stall};
 use datapath::{PuntRates, SourceCheck};
 
@@ -338,7 +338,7 @@ fn rules_of_bundle(
     senders: impl FnOnce(&text::Ruled) -> Vec<u32>,
     workers: usize,
 ) -> Result<(Rules, Programs), ConfigError> {
-    let (text, path) = distribution::role_file(bundle, IN_BUNDLE)?;
+    let (text, path) = bundle::role_file(bundle, IN_BUNDLE)?;
     let ruled = shape(text, &path)?;
     let senders = senders(&ruled);
     let mut c = Checker { text, problems: Vec::new() };
@@ -351,7 +351,7 @@ fn rules_of_bundle(
 }
 
 /// Checks a bundle's file for gates without a gate: all senders that it names are assumed to exist.
-pub(crate) fn check_bundle(bundle: &Bundle) -> Result<(), ConfigError> {
+pub fn check_bundle(bundle: &Bundle) -> Result<(), ConfigError> {
     let named = |ruled: &text::Ruled| {
         let members = ruled.grantors.iter().flat_map(|set| set.members.get_ref());
         members.filter_map(|member| Some(*member.sender.as_ref()?.get_ref())).collect()

@@ -78,7 +78,7 @@
 //! version = "2026-11-22"       # name of this policy
 //! candidate = "next.toml"      # a policy that is only evaluated
 //!
-//! [distribution]               # policies as signed bundles: distribution/config.rs
+//! [distribution]               # policies as signed bundles: crate `bundle`
 //! ```
 //!
 //! `[workers]`, `[punt]`, `[control]` and `[metrics]` are those of the router. The settings in
@@ -111,12 +111,12 @@ use port::af_xdp::ModeChoice;
 use port::af_xdp::steer::{EarlyDropConfig, SourcePrefix};
 use wire::udp;
 
-use crate::distribution::{Bundle, DistributionConfig, read_bundle_in_force};
 use crate::vantage::sender_limits::SenderLimits;
+use bundle::{Bundle, DistributionConfig, read_bundle_in_force};
 use config::{self, ConfigError, Level, MAIN, Metrics, shape};
 use datapath::{PuntRates, SourceCheck};
 
-pub(crate) use check::check_bundle;
+pub use check::check_bundle;
 
 /// The port of the front interface in a gate's worker.
 pub const FRONT: usize = 0;
@@ -144,7 +144,7 @@ pub struct Config {
 }
 
 /// A gate's file in a bundle.
-pub(crate) const IN_BUNDLE: &str = "gate.toml";
+pub const IN_BUNDLE: &str = "gate.toml";
 
 /// The settings that hold as long as the gate runs.
 #[derive(Clone, Debug, PartialEq)]

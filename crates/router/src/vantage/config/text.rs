@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::distribution::config as distribution;
+use bundle::config as distribution;
 use config::{LogSection, MetricsSection, PuntSection, TimeSpan};
 
 #[derive(Debug, Deserialize)]
@@ -53,7 +53,7 @@ pub(super) struct File {
     pub(super) distribution: Option<distribution::Text>,
 }
 
-/// The parts that a bundle (`distribution/`) may replace.
+/// The parts that a bundle (crate `bundle`) may replace.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Ruled {

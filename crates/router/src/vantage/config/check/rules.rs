@@ -14,9 +14,9 @@ use gate::policy::{Action, Address, Grantor};
 use toml::Spanned;
 
 use super::{Checker, check_rules};
-use crate::distribution::FileSource;
 use crate::vantage::config::{Member, Rule, Rules, Set, ip, text};
 use crate::vantage::rule_ids;
+use bundle::FileSource;
 use config::{ConfigError, Problem, TimeSpan, shape};
 
 /// The range of `hold_time`: at least three times a grantor's message interval.

@@ -31,9 +31,6 @@ use super::record::Eligibility;
 use super::rollout::{Action, Rollout, Timestamp};
 use super::source::SourcePoller;
 use super::store::{self, BundleStore};
-use crate::control::handle::ControlHandle;
-use crate::control::kernel_sync::KernelSync;
-use crate::control::rights;
 use api::DistributionStatus;
 use api::EventKind;
 
@@ -47,7 +44,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_MESSAGES: usize = 64;
 
 /// A gate or grantor, as the agent sees it.
-pub(crate) trait DistributionMember: Send + Sync {
+pub trait DistributionMember: Send + Sync {
     /// Validates a whole bundle; changes nothing.
     ///
     /// # Errors
@@ -68,7 +65,7 @@ pub(crate) trait DistributionMember: Send + Sync {
 
 /// A command of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub enum Command {
     /// Return to the previous version.
     Rollback,
     /// Accept refused versions again.
@@ -78,7 +75,7 @@ pub(crate) enum Command {
 type CommandRequest = (Command, Sender<Result<String, String>>);
 
 /// The state that the agent publishes to other threads, and the queue of commands to it.
-pub(crate) struct AgentStatus {
+pub struct AgentStatus {
     status: Mutex<DistributionStatus>,
     messages: Mutex<Vec<String>>,
     commands: Mutex<Sender<CommandRequest>>,
@@ -96,9 +93,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl AgentStatus {
+impl Default for AgentStatus {
     /// Creates the state of an agent that is not started yet.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         let (commands, requests) = channel();
         Self {
             status: Mutex::default(),
@@ -107,19 +104,21 @@ impl AgentStatus {
             requests: Mutex::new(Some(requests)),
         }
     }
+}
 
+impl AgentStatus {
     /// Returns the state of the bundles.
-    pub(crate) fn status(&self) -> DistributionStatus {
+    pub fn status(&self) -> DistributionStatus {
         lock(&self.status).clone()
     }
 
     /// Removes and returns the queued log messages.
-    pub(crate) fn drain_messages(&self) -> Vec<String> {
+    pub fn drain_messages(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.messages))
     }
 
     /// Queues log messages; drops those that exceed [`MAX_MESSAGES`].
-    pub(crate) fn queue_messages(&self, new: impl IntoIterator<Item = String>) {
+    pub fn queue_messages(&self, new: impl IntoIterator<Item = String>) {
         let mut messages = lock(&self.messages);
         let room = MAX_MESSAGES.saturating_sub(messages.len());
         messages.extend(new.into_iter().take(room));
@@ -130,7 +129,7 @@ impl AgentStatus {
     /// # Errors
     ///
     /// The reason of the failure, or that the agent does not answer within [`COMMAND_TIMEOUT`].
-    pub(crate) fn execute(&self, command: Command) -> Result<String, String> {
+    pub fn execute(&self, command: Command) -> Result<String, String> {
         let no_answer = || "the distribution thread does not answer".to_owned();
         let (send, receive) = channel();
         lock(&self.commands).send((command, send)).map_err(|_| no_answer())?;
@@ -140,30 +139,32 @@ impl AgentStatus {
 
 /// The state of a gate or grantor at its start: its bundle store and the bundle in force.
 #[derive(Debug)]
-pub(crate) struct InitialState {
+pub struct InitialState {
     pub(crate) store: BundleStore,
     pub(crate) bundle: Option<Arc<Bundle>>,
 }
 
 /// The handle of the thread; dropping it ends the thread.
 #[derive(Debug)]
-pub(crate) struct Agent {
+pub struct Agent {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Agent {
-    /// Starts the thread.
+    /// Starts the thread, which gives up its privileges by `restrict` and reports each change of a
+    /// version's state by `publish`.
     ///
     /// # Errors
     ///
     /// The I/O error of the store or of the thread's creation.
-    pub(crate) fn start(
+    pub fn start(
         config: &DistributionConfig,
         initial: InitialState,
         member: Arc<dyn DistributionMember>,
         status: Arc<AgentStatus>,
-        events: ControlHandle<KernelSync>,
+        restrict: fn(),
+        publish: impl Fn(EventKind) + Send + 'static,
     ) -> io::Result<Self> {
         let Some(requests) = lock(&status.requests).take() else {
             return Err(io::Error::other("a distribution thread runs already"));
@@ -187,7 +188,7 @@ impl Agent {
             next_poll: Duration::ZERO,
             member,
             status,
-            events,
+            publish: Box::new(publish),
             counts: COUNTS.map(|name| (name, 0)).into(),
             poll_error: None,
             last_error: None,
@@ -196,7 +197,7 @@ impl Agent {
         };
         agent.publish_status();
         let run = move || {
-            let _ = rights::keep(&rights::WORKER);
+            restrict();
             agent.run(&requests);
         };
         let thread = Builder::new().name("distribution".into()).spawn(run)?;
@@ -256,7 +257,8 @@ struct AgentLoop {
     next_poll: Duration,
     member: Arc<dyn DistributionMember>,
     status: Arc<AgentStatus>,
-    events: ControlHandle<KernelSync>,
+    /// Publishes an event to the clients of the control socket.
+    publish: Box<dyn Fn(EventKind) + Send>,
     counts: BTreeMap<&'static str, u64>,
     /// The error of the last poll, if it failed.
     poll_error: Option<String>,
@@ -317,10 +319,7 @@ impl AgentLoop {
         self.status.queue_messages([message]);
         let (what, reason) = (what.to_owned(), reason.to_owned());
         let reason = (!reason.is_empty()).then_some(reason);
-        // Fails only while the process ends.
-        let _ = self.events.call(move |following| {
-            following.subscribers().publish(EventKind::Distribution { version, what, reason });
-        });
+        (self.publish)(EventKind::Distribution { version, what, reason });
     }
 
     /// Polls the source and offers the highest new version to the rollout.

@@ -33,15 +33,15 @@ pub(super) const MIN_REQUESTS: u64 = 20;
 
 /// Counts of a member. All but the last are cumulative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HealthSample {
+pub struct HealthSample {
     /// Failures of scripts and flow programs.
-    pub(crate) failures: u64,
+    pub failures: u64,
     /// Packets, or requests at a grantor, that the policy has decided.
-    pub(crate) decided: u64,
+    pub decided: u64,
     /// Those of them that it has granted.
-    pub(crate) granted: u64,
+    pub granted: u64,
     /// Grantors that are silent now.
-    pub(crate) silent_grantors: u64,
+    pub silent_grantors: u64,
 }
 
 /// The rates of a member before a version.

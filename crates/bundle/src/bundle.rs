@@ -360,7 +360,7 @@ impl Bundle {
 
 /// The place of the files that a configuration names: its folder, or its bundle.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum FileSource<'a> {
+pub enum FileSource<'a> {
     /// A folder on disk.
     Disk(&'a Path),
     /// A bundle.
@@ -373,7 +373,7 @@ impl FileSource<'_> {
     /// # Errors
     ///
     /// The I/O error; `NotFound` if the bundle has no file of that name.
-    pub(crate) fn read(&self, name: &Path) -> io::Result<Vec<u8>> {
+    pub fn read(&self, name: &Path) -> io::Result<Vec<u8>> {
         match self {
             Self::Disk(folder) => std::fs::read(folder.join(name)),
             Self::Bundle(bundle) => {
@@ -393,7 +393,7 @@ impl FileSource<'_> {
     /// # Errors
     ///
     /// The errors of [`read`](Self::read); `InvalidData` if the file is not UTF-8.
-    pub(crate) fn read_text(&self, name: &Path) -> io::Result<String> {
+    pub fn read_text(&self, name: &Path) -> io::Result<String> {
         let not_text = |bad: std::string::FromUtf8Error| {
             io::Error::new(io::ErrorKind::InvalidData, bad.utf8_error())
         };
@@ -401,7 +401,7 @@ impl FileSource<'_> {
     }
 
     /// Returns the path of a file for error messages.
-    pub(crate) fn display_path(&self, name: &Path) -> String {
+    pub fn display_path(&self, name: &Path) -> String {
         match self {
             Self::Disk(folder) => folder.join(name).display().to_string(),
             Self::Bundle(_) => name.display().to_string(),

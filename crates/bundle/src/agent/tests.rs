@@ -10,7 +10,6 @@ use super::super::config::TrialLimits;
 use super::super::key::SecretKey;
 use super::super::share::CanaryShare;
 use super::*;
-use crate::control::handle;
 
 /// The script of a member and the versions that it applied.
 #[derive(Default)]
@@ -76,8 +75,6 @@ impl Fixture {
                 max_lost_grantors: 0,
             },
         };
-        let (events, asked) = handle::channel().unwrap();
-        drop(asked);
         let (start, member) = (Instant::now(), Arc::new(ScriptedMember::default()));
         let store = BundleStore::open(&config.store_dir).unwrap();
         let record = store::read_record(&config.store_dir).unwrap();
@@ -90,8 +87,8 @@ impl Fixture {
             poller: SourcePoller::new(source),
             next_poll: Duration::ZERO,
             member: member.clone(),
-            status: Arc::new(AgentStatus::new()),
-            events,
+            status: Arc::new(AgentStatus::default()),
+            publish: Box::new(|_| {}),
             counts: COUNTS.map(|name| (name, 0)).into(),
             poll_error: None,
             last_error: None,

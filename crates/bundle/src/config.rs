@@ -89,7 +89,7 @@ pub enum BundleSource {
 /// The section as it is parsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Text {
+pub struct Text {
     source: Spanned<String>,
     public_keys: Spanned<Vec<Spanned<String>>>,
     store_dir: Spanned<PathBuf>,
@@ -104,7 +104,7 @@ pub(crate) struct Text {
 }
 
 /// A callback for a problem: its byte offset in the text, the key, and the message.
-pub(crate) type ReportProblem<'a> = &'a mut dyn FnMut(usize, &'static str, String);
+pub type ReportProblem<'a> = &'a mut dyn FnMut(usize, &'static str, String);
 
 /// Parses an HTTP URL without its scheme.
 fn parse_http(url: &str) -> Option<BundleSource> {
@@ -123,7 +123,7 @@ fn parse_http(url: &str) -> Option<BundleSource> {
 
 impl DistributionConfig {
     /// Checks a parsed section, and reports its problems. A relative source is relative to `beside`.
-    pub(crate) fn check(text: Text, beside: &Path, problem: ReportProblem<'_>) -> Self {
+    pub fn check(text: Text, beside: &Path, problem: ReportProblem<'_>) -> Self {
         let stated = text.source.get_ref();
         let source = match stated.split_once("://") {
             None if !stated.is_empty() => BundleSource::Path(beside.join(stated)),

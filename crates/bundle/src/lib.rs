@@ -28,6 +28,8 @@
 //! | `startup` | the bundle in force when a process starts |
 //! | [`status`] | the status of the control socket |
 
+#![forbid(unsafe_code)]
+
 mod agent;
 pub mod bundle;
 pub mod config;
@@ -40,11 +42,10 @@ mod source;
 mod startup;
 mod store;
 
-pub(crate) use agent::{Agent, AgentStatus, Command, DistributionMember};
-pub(crate) use bundle::FileSource;
+pub use agent::{Agent, AgentStatus, Command, DistributionMember, InitialState};
+pub use bundle::FileSource;
 pub use bundle::{Bundle, BundleError, BundleHeader};
 pub use config::DistributionConfig;
-pub(crate) use health::HealthSample;
+pub use health::HealthSample;
 pub use share::CanaryShare;
-pub use startup::check_bundle;
-pub(crate) use startup::{read_bundle_in_force, role_file, start};
+pub use startup::{read_bundle_in_force, role_file, start};
