@@ -19,6 +19,8 @@
 //! | `object.rs` | ELF files, by the `object` crate |
 //! | `insn.rs` | instructions and their text form |
 //! | `verify/` | the verifier |
+//! | `arithmetic.rs` | what the operations and conditions compute |
+//! | `memory.rs` | the memory of a run |
 //! | `machine.rs` | the machine that runs verified programs |
 //! | `packet.rs` | a packet as a program sees it |
 //! | `programs.rs` | programs by number, with the previous versions |
@@ -34,9 +36,11 @@
 pub mod library;
 pub mod shipped;
 
+mod arithmetic;
 mod error;
 mod insn;
 mod machine;
+mod memory;
 mod object;
 mod packet;
 mod programs;
@@ -44,14 +48,15 @@ mod verify;
 
 pub use error::{ProgramError, VerifierError};
 pub use insn::{Helper, Insn};
-pub use machine::{Fault, Prepared};
+pub use machine::Fault;
+pub use memory::Prepared;
+pub use object::{MAX_INSTRUCTIONS, Section};
 pub use programs::Programs;
-pub use verify::{MAX_INSTRUCTIONS, MAX_RUN_LENGTH, MAX_STEPS, Section, Verified};
+pub use verify::{MAX_RUN_LENGTH, MAX_STEPS, Verified};
 
-use machine::Memory;
-use packet::{DESCRIPTION, Parsed};
+use memory::{DESCRIPTION, Memory, STACK};
+use packet::Parsed;
 use sha2::{Digest, Sha256};
-use verify::STACK;
 
 /// How many programs a gate can have.
 pub const MAX_PROGRAMS: usize = 256;

@@ -23,12 +23,32 @@ use object::{
 
 use super::error::{ProgramError, VerifierError};
 use super::insn::{Helper, Insn, OF_CLOCK, OF_CONSTANT, OF_RODATA, WIDE};
-use super::verify::{MAX_INSTRUCTIONS, Section};
 
+/// The most instructions of a section.
+pub const MAX_INSTRUCTIONS: usize = 4096;
 /// The opcode of a call.
 const CALL: u8 = 0x85;
 /// The most bytes of constants.
 const MAX_RODATA: usize = 1 << 15;
+
+/// A section of a program, which determines its context and the helpers that it may call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Runs when a decision arrives.
+    Init,
+    /// Runs for every packet.
+    Packet,
+}
+
+impl Section {
+    /// Returns its name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Packet => "pkt",
+        }
+    }
+}
 
 /// Instructions and the constants they read.
 #[derive(Clone, Debug, Default)]

@@ -14,10 +14,8 @@
 
 use wire::{ipv4, ipv6};
 
-use super::machine::BYTES;
+use super::memory::{BYTES, DESCRIPTION};
 
-/// Size of the description in bytes.
-pub(super) const DESCRIPTION: usize = 32;
 /// Size of the context of `pkt` in bytes; programs must not read the last four.
 pub(super) const CONTEXT: usize = 24;
 

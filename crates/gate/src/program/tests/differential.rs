@@ -2,10 +2,12 @@
 //! jumps. The verifier's bounds are compared with the machine's results for numbers within them.
 
 use super::{code, insn};
+use crate::program::arithmetic;
 use crate::program::insn::{Insn, alu, jump};
-use crate::program::machine::{self, Fault, Memory};
-use crate::program::packet::DESCRIPTION;
-use crate::program::verify::{Scalar, Section, Verified, verify};
+use crate::program::machine::{self, Fault};
+use crate::program::memory::{DESCRIPTION, Memory};
+use crate::program::object::Section;
+use crate::program::verify::{Scalar, Verified, verify};
 
 fn bytes(insns: &[Insn]) -> Vec<u8> {
     let each = insns.iter().flat_map(|insn| {
@@ -113,7 +115,7 @@ fn random(rng: &mut fastrand::Rng) -> Vec<Insn> {
 /// The cases in which rbpf differs from RFC 9669, 4.2 and 4.3.
 #[test]
 fn constants_are_sign_extended() {
-    assert!(machine::holds(jump::EQ, u64::MAX, -1i64 as u64, true));
+    assert!(arithmetic::holds(jump::EQ, u64::MAX, -1i64 as u64, true));
     // r0 = -1; if r0 == -1 goto +1; r0 = 0; exit, and by the verifier too.
     let insns = [
         insn(0xb7, 0, 0, 0, -1),
@@ -123,7 +125,7 @@ fn constants_are_sign_extended() {
     ];
     let verified = verify(Section::Packet, code(&insns)).unwrap();
     assert_eq!((verified.longest(), run(&verified)), (3, Ok(u64::MAX)));
-    assert_eq!(machine::operate64(alu::NEG, 1 << 63, 0), 1 << 63);
+    assert_eq!(arithmetic::operate64(alu::NEG, 1 << 63, 0), 1 << 63);
 }
 
 fn run(verified: &Verified) -> Result<u64, Fault> {
@@ -182,8 +184,8 @@ fn results_are_within_their_bounds() {
         let op = OPERATIONS[rng.usize(..OPERATIONS.len())];
         let wide = rng.bool();
         let (divisor, result) = match wide {
-            true => (y, machine::operate64(op, x, y)),
-            false => (y & 0xffff_ffff, machine::operate32(op, x as u32, y as u32).into()),
+            true => (y, arithmetic::operate64(op, x, y)),
+            false => (y & 0xffff_ffff, arithmetic::operate32(op, x as u32, y as u32).into()),
         };
         if matches!(op, alu::DIV | alu::MOD) && divisor == 0 {
             continue;
@@ -209,7 +211,7 @@ fn condition_keeps_the_numbers_that_satisfy_it() {
         let condition = CONDITIONS[rng.usize(..CONDITIONS.len())];
         let wide = rng.bool();
         let refined = Scalar::refine(condition, a, b, wide);
-        if machine::holds(condition, x, y, wide) {
+        if arithmetic::holds(condition, x, y, wide) {
             let (c, d) = refined.unwrap_or_else(|| panic!("{condition:#x} {wide} {x:#x} {y:#x}"));
             assert!(c.holds(x) && d.holds(y), "{condition:#x} {wide} {x:#x} of {a:?}: {c:?}");
             held += 1;

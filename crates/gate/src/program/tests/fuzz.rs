@@ -7,9 +7,10 @@
 
 use super::{compile, objects, shipped};
 use crate::program::insn::Insn;
+use crate::program::object::Section;
 use crate::program::object::{self, Code};
 use crate::program::shipped::SOURCES;
-use crate::program::verify::{Section, verify};
+use crate::program::verify::verify;
 use crate::program::{Machine, Program, ProgramVerdict};
 
 /// Writes a packet, valid in most cases.

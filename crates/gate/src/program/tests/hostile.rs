@@ -3,7 +3,8 @@
 use super::{code, insn};
 use crate::program::error::VerifierError;
 use crate::program::insn::Insn;
-use crate::program::verify::{MAX_RUN_LENGTH, MAX_STEPS, Section, verify};
+use crate::program::object::Section;
+use crate::program::verify::{MAX_RUN_LENGTH, MAX_STEPS, verify};
 
 const EXIT: Insn = insn(0x95, 0, 0, 0, 0);
 const fn mov(dst: u8, imm: i32) -> Insn {

@@ -32,40 +32,18 @@ mod step;
 
 use super::error::{ProgramError, VerifierError};
 use super::insn::{Insn, WIDE, alu, class, jump};
-use super::object::Code;
+use super::object::{Code, MAX_INSTRUCTIONS, Section};
 #[cfg(test)]
 pub(super) use scalar::Scalar;
-pub(super) use state::STACK;
 use state::State;
 use step::{Next, Step};
 
-/// The most instructions of a section.
-pub const MAX_INSTRUCTIONS: usize = 4096;
 /// The most steps of the verifier for one program.
 pub const MAX_STEPS: usize = 100_000;
 /// The most instructions that a run may execute.
 pub const MAX_RUN_LENGTH: usize = 4096;
 /// A new state is compared with at most so many of the latest states of its instruction.
 const COMPARED: usize = 256;
-
-/// A section of a program, which determines its context and the helpers that it may call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Section {
-    /// Runs when a decision arrives.
-    Init,
-    /// Runs for every packet.
-    Packet,
-}
-
-impl Section {
-    /// Returns its name in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Init => "init",
-            Self::Packet => "pkt",
-        }
-    }
-}
 
 /// Code that has passed the verifier.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@
 //! The kernel's verifier also tracks known bits. This one does not: the kernel needs them for
 //! alignment, which this machine does not require.
 
+use crate::program::arithmetic::{operate32, operate64};
 use crate::program::insn::{alu, jump};
 
 /// A number's bounds; both are inclusive.
@@ -97,7 +98,7 @@ impl Scalar {
         }
         let (a, b) = (a.low(), b.low());
         if let (Some(a), Some(b)) = (a.value(), b.value()) {
-            return Self::constant(super::super::machine::operate32(op, a as u32, b as u32).into());
+            return Self::constant(operate32(op, a as u32, b as u32).into());
         }
         match op {
             // The lower halves are computed in 64 bits, and the result is truncated to 32.
@@ -122,7 +123,7 @@ impl Scalar {
 
     fn operate64(op: u8, a: Self, b: Self) -> Self {
         if let (Some(a), Some(b)) = (a.value(), b.value()) {
-            return Self::constant(super::super::machine::operate64(op, a, b));
+            return Self::constant(operate64(op, a, b));
         }
         /// Returns a mask of all bits up to the value's highest set bit.
         fn ones(value: u64) -> u64 {

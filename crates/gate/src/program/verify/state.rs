@@ -14,9 +14,8 @@
 
 use super::scalar::Scalar;
 use crate::program::insn::FRAME;
+use crate::program::memory::STACK;
 
-/// Size of the stack in bytes.
-pub(in crate::program) const STACK: usize = 512;
 const SLOTS: usize = STACK / 8;
 
 /// The memory region that a pointer points into.

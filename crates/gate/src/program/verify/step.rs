@@ -1,13 +1,13 @@
 //! One instruction in the verifier: its preconditions, and the state after it.
 
-use super::Section;
 use super::scalar::Scalar;
 use super::state::{NETWORK, Pointer, Reg, Region, Slot, State, TRANSPORT};
 use crate::program::error::VerifierError;
 use crate::program::insn::{
     Helper, Insn, OF_CLOCK, OF_CONSTANT, OF_RODATA, WIDE, alu, class, jump,
 };
-use crate::program::machine::RATES;
+use crate::program::memory::{RATES, STACK};
+use crate::program::object::Section;
 
 /// The greatest offset of a packet pointer from the first byte, by added variables.
 const MAX_PACKET_OFFSET: u64 = 1 << 18;
@@ -113,12 +113,12 @@ impl Step<'_> {
     ) -> Result<(i64, i64), VerifierError> {
         let (low, high) = (pointer.low + i64::from(off), pointer.high + i64::from(off));
         let (begin, end) = match pointer.region {
-            Region::Stack => (-(super::STACK as i64), 0),
+            Region::Stack => (-(STACK as i64), 0),
             Region::Bytes => (0, pointer.proven),
             region => (0, self.size(region)),
         };
         if low < begin || high + size as i64 > end {
-            let room = if pointer.region == Region::Stack { super::STACK as i64 } else { end };
+            let room = if pointer.region == Region::Stack { STACK as i64 } else { end };
             return Err(out_of_bounds(pointer.region, low, high, size, room));
         }
         Ok((low, high))
@@ -318,7 +318,7 @@ fn pointer(state: &State, reg: u8) -> Result<Pointer, VerifierError> {
 
 /// Returns the slots that a stack access touches, each with the mask of its bytes.
 fn touched(low: i64, size: usize) -> impl Iterator<Item = (usize, u8)> {
-    let begin = (low + super::STACK as i64) as usize;
+    let begin = (low + STACK as i64) as usize;
     let end = begin + size;
     (begin / 8..end.div_ceil(8)).map(move |slot| {
         let mask = (0..8).filter(|byte| (begin..end).contains(&(8 * slot + byte)));
