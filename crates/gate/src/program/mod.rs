@@ -24,7 +24,6 @@
 //! | `machine.rs` | the machine that runs verified programs |
 //! | `packet.rs` | a packet as a program sees it |
 //! | `programs.rs` | programs by number, with the previous versions |
-//! | `library.rs` | the programs of the gate's configuration and those that grantors send |
 //! | `shipped.rs` | the programs that are shipped, in C |
 //!
 //! The interface is that of Gatekeeper's programs except for access to the packet: `pkt_ctx_to_pkt`
@@ -33,7 +32,6 @@
 //! defines the interface; docs/decisions/0011 explains why the verifier and the machine are our
 //! own.
 
-pub mod library;
 pub mod shipped;
 
 mod arithmetic;

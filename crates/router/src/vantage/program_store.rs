@@ -6,7 +6,7 @@
 //!                └─────────────────────────────────────────────────────── publish ───────────┘
 //! ```
 //!
-//! `gate::program::library` decides what to do with a chunk. The verifier takes up to some
+//! `gate::decision::v2::library` decides what to do with a chunk. The verifier takes up to some
 //! milliseconds, and workers may take half a second to release the programs before: decisions must not
 //! wait for either, so that both run on a thread of their own. The thread has no capabilities, and its
 //! input comes from the network; if the verifier panics on a program, that program is rejected.
@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use fib::Publisher;
 use gate::decision::v2::chunk::{Chunk, ProgramStatus, TransferState};
+use gate::decision::v2::library::{Library, StoredProgram, VerificationJob};
 use gate::program::Programs;
-use gate::program::library::{Library, StoredProgram, VerificationJob};
 
 use super::config::Config;
 use crate::control::rights;

@@ -28,6 +28,7 @@
 //! | [`receiver`] | the gate's side of all its grantors |
 //! | [`keys`] | keys by number, and key rollover |
 //! | [`transfer`] | the grantor's side of the program transfer |
+//! | [`library`] | the gate's side of the program transfer |
 //! | `window` | the replay window |
 //! | `item` | encoding of decisions |
 //! | [`chunk`] | encoding of program chunks and program status |
@@ -35,6 +36,7 @@
 pub mod chunk;
 mod item;
 pub mod keys;
+pub mod library;
 pub mod receiver;
 pub mod sender;
 pub mod transfer;

@@ -13,7 +13,7 @@
 //! digest, and nothing runs before the verifier has passed it.
 //!
 //! **Memory is bounded**: for each sender one incomplete program of at most
-//! [`MAX_OBJECT_LEN`](crate::decision::v2::chunk::MAX_OBJECT_LEN) bytes, one that is being
+//! [`MAX_OBJECT_LEN`](super::chunk::MAX_OBJECT_LEN) bytes, one that is being
 //! verified, and for each number the error of one rejection. Another program of the same sender
 //! replaces the incomplete one.
 //!
@@ -26,8 +26,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Program, Programs, digest};
-use crate::decision::v2::chunk::{CHUNK_LEN, Chunk, ProgramStatus, RejectReason, TransferState};
+use super::chunk::{CHUNK_LEN, Chunk, ProgramStatus, RejectReason, TransferState};
+use crate::program::{Program, Programs, digest};
 
 /// A complete program to verify.
 #[derive(Clone, Debug)]
