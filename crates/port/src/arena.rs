@@ -1,18 +1,16 @@
 //! The arena: the frames of one worker.
 //!
-//! A [`Region`] of equal frames and the list of those that nobody uses. All
-//! ports of a worker receive into it and send from it; with AF_XDP it is also
-//! the UMEM that their sockets share, which is what lets a frame change ports
-//! without a copy.
+//! A [`Region`] of equal frames and the list of the free ones. All ports of a worker receive into
+//! it and send from it. With AF_XDP it is also the UMEM that their sockets share, so that a frame
+//! changes ports without a copy.
 //!
 //! The free list is a stack, so that the frame used last, and still in the
 //! cache, is used next. [`Arena::alloc`] and [`Arena::free`] are a pop and a
 //! push; neither touches the frame.
 //!
-//! Invariant: a frame is on the free list, or exactly one [`Frame`] of it
-//! exists, or a port has taken that `Frame` and keeps its number in a ring.
-//! When the list is empty `alloc` says `None` and the ports receive less:
-//! running dry is back-pressure, not failure.
+//! Invariant: a frame is on the free list, or exactly one [`Frame`] of it exists, or a port has
+//! taken that `Frame` and holds its number in a ring. When the list is empty, `alloc` returns
+//! `None` and the ports receive less: this is back-pressure, not an error.
 //!
 //! Limits: frames of 2048 or 4096 bytes (what AF_XDP takes), 4 GiB in all.
 
@@ -25,7 +23,7 @@ use crate::{Frame, HEADROOM};
 /// Frames of one size, and the list of those that are free.
 pub struct Arena {
     region: Region,
-    /// Places of free frames (their first byte, not their packet's).
+    /// Offsets of the free frames (their first byte, not their packet's).
     free: Vec<u32>,
     frames: u32,
     frame_size: u32,
@@ -33,13 +31,12 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Makes an arena of `frames` frames of `frame_size` bytes, all free.
+    /// Creates an arena of `frames` frames of `frame_size` bytes, all free.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if `frame_size` is neither 2048 nor 4096, or `frames` is
-    /// 0 or more than fit in 4 GiB; else the system's error when the memory
-    /// cannot be had.
+    /// `InvalidInput` if `frame_size` is neither 2048 nor 4096, or `frames` is 0 or more than fit
+    /// in 4 GiB; else the system's error of the memory allocation.
     pub fn new(frames: u32, frame_size: u32) -> io::Result<Self> {
         if frame_size != 2048 && frame_size != 4096 {
             return Err(io::Error::new(
@@ -71,8 +68,8 @@ impl Arena {
     pub fn free(&mut self, frame: Frame) {
         let Frame { at, tag, .. } = frame;
         let start = self.start(at, tag);
-        // The list was made as long as the arena and frames are not made up,
-        // so this never allocates.
+        // The list has the capacity for all frames, and frames cannot be forged, so this never
+        // allocates.
         self.free.push(start);
     }
 
@@ -96,8 +93,7 @@ impl Arena {
         self.region.bytes_mut(frame)
     }
 
-    /// Asks the CPU to bring the packet's first cache line, for use a little
-    /// later.
+    /// Prefetches the packet's first cache line.
     ///
     /// # Panics
     ///
@@ -107,9 +103,8 @@ impl Arena {
         self.region.prefetch(frame);
     }
 
-    /// Makes the packet `len` bytes long, keeping its beginning, and says
-    /// whether the frame has the room; nothing changes if not. New bytes are
-    /// whatever the frame held before.
+    /// Sets the packet's length to `len` bytes, and returns whether the frame has room; if not,
+    /// nothing changes. The beginning stays; new bytes have their previous content.
     ///
     /// # Panics
     ///
@@ -124,8 +119,8 @@ impl Arena {
         fits
     }
 
-    /// Grows the packet by `bytes` at its front, into the headroom, and says
-    /// whether there is that much; nothing changes if not.
+    /// Grows the packet by `bytes` at its front, into the headroom, and returns whether there is
+    /// room; if not, nothing changes.
     ///
     /// # Panics
     ///
@@ -140,9 +135,9 @@ impl Arena {
         fits
     }
 
-    /// Cuts `bytes` off the packet's front, and says whether it had more than
-    /// that; nothing changes if not. At least one byte stays, so that the
-    /// packet's place never leaves its frame.
+    /// Removes `bytes` from the packet's front, and returns whether it had more than that; if not,
+    /// nothing changes. At least one byte stays, so that the packet's offset never leaves its
+    /// frame.
     ///
     /// # Panics
     ///
@@ -171,13 +166,13 @@ impl Arena {
         Some(frame)
     }
 
-    /// Returns how many frames are free.
+    /// Returns the number of free frames.
     #[inline]
     pub fn available(&self) -> usize {
         self.free.len()
     }
 
-    /// Returns how many frames there are, free or not.
+    /// Returns the number of frames, free or not.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.frames as usize
@@ -216,13 +211,13 @@ impl Arena {
         &mut self.umem
     }
 
-    /// Returns where the frame that holds the packet at `at` begins.
+    /// Returns the offset of the frame that holds the packet at `at`.
     ///
     /// A frame's size is a power of two and a packet's first byte never leaves
     /// its frame, so the upper bits of that place are the frame's.
     #[inline]
     fn start(&self, at: u32, tag: u32) -> u32 {
-        assert!(tag == self.region.tag(), "a frame was given to an arena that it is not of");
+        assert!(tag == self.region.tag(), "a frame was passed to a foreign arena");
         at & !(self.frame_size - 1)
     }
 }
@@ -265,9 +260,9 @@ mod tests {
                 assert!(arena.bytes(frame).iter().all(|&byte| byte == n as u8), "frame {n}");
             }
             frames.drain(..).for_each(|frame| arena.free(frame));
-            let again: HashSet<u32> =
+            let reused: HashSet<u32> =
                 std::iter::from_fn(|| arena.alloc()).map(|frame| frame.at).collect();
-            assert_eq!(again.len(), 100, "no frame is on the list twice");
+            assert_eq!(reused.len(), 100, "no frame is on the list twice");
             assert_eq!(room, frame_size as usize - 256);
         }
     }
@@ -311,14 +306,14 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "not of")]
+    #[should_panic(expected = "foreign arena")]
     fn foreign_frame_panics_on_read() {
         let frame = arena().alloc().unwrap();
         let _ = arena().bytes(&frame);
     }
 
     #[test]
-    #[should_panic(expected = "not of")]
+    #[should_panic(expected = "foreign arena")]
     fn foreign_frame_panics_on_free() {
         let frame = arena().alloc().unwrap();
         arena().free(frame);

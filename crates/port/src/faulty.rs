@@ -1,45 +1,43 @@
-//! The fault injector: any port, made unreliable in a way that repeats.
+//! The fault injector: makes any port unreliable, in a reproducible way.
 //!
-//! [`Faulty`] stands between a port and the router and does to packets what
-//! bad cables, full queues and other people's software do: it loses, damages,
-//! cuts, repeats and reorders what is received, and refuses some of what is to
-//! be sent. Each fault has a chance of its own; what happens is decided by the
-//! seed alone, so a failing test fails again.
+//! [`Faulty`] is between a port and the router and simulates bad cables, full queues and faulty
+//! software: it loses, damages, truncates, repeats and reorders received packets, and rejects some
+//! packets to be sent. Each fault has its own probability; the seed alone determines the faults, so
+//! that a failing test fails again.
 //!
 //! ```text
 //!   inner.receive ─► drop? ─► corrupt? ─► cut? ─► repeat? ─► hold back? ─► ready ─► caller
 //!   caller ─► refuse the rest? ─► inner.transmit
 //! ```
 //!
-//! What was done is counted ([`Faulty::injected`]), so a test can state the sum
-//! `received = inner received − dropped + repeated` exactly. A packet held
-//! back is let go after the next one, or when a turn brings nothing, so none
-//! stays for ever. Needs no memory of its own but the frames it holds, which
-//! [`Port::held`] tells.
+//! The faults are counted ([`Faulty::injected`]), so that a test can check `received = inner
+//! received − dropped + repeated` exactly. A packet held back is delivered after the next one, or
+//! when nothing else was received, so that none stays forever. It needs no memory except the frames
+//! that it holds, which [`Port::held`] returns.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
 use crate::{Arena, Frame, Port, PortStats};
 
-/// The chance of each fault, from 0 (the default: never) to 1 (always).
+/// The probability of each fault, from 0 (the default: never) to 1 (always).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// A received packet is lost.
     pub drop: f64,
     /// One byte of a received packet is changed.
     pub corrupt: f64,
-    /// A received packet is cut to a shorter length, down to nothing.
+    /// A received packet is truncated, down to nothing.
     pub truncate: f64,
-    /// A received packet comes twice.
+    /// A received packet is delivered twice.
     pub duplicate: f64,
-    /// A received packet comes after the one behind it.
+    /// A received packet is delivered after the next one.
     pub reorder: f64,
     /// A call to transmit takes only some of the frames, or none.
     pub refuse: f64,
 }
 
-/// How often each fault was made.
+/// The number of injected faults of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Injected {
     /// Packets lost.
@@ -48,7 +46,7 @@ pub struct Injected {
     pub corrupted: u64,
     /// Packets cut.
     pub truncated: u64,
-    /// Packets repeated; not counted where no frame was free for the copy.
+    /// Packets repeated; not counted if no frame was free for the copy.
     pub duplicated: u64,
     /// Packets held back.
     pub reordered: u64,
@@ -81,13 +79,13 @@ pub struct Faulty<P> {
     faults: Faults,
     random: Random,
     injected: Injected,
-    /// Taken from the inner port, the faults not made yet.
+    /// Received from the inner port, before the faults are injected.
     fresh: Vec<Frame>,
     /// Ready for the caller.
     ready: VecDeque<Frame>,
-    /// Held back until another has gone by.
+    /// Held back until another packet has passed.
     held_back: Option<Frame>,
-    /// On its way to the inner port.
+    /// Waiting for the inner port.
     outgoing: Vec<Frame>,
     received: u64,
     received_bytes: u64,
@@ -110,17 +108,17 @@ impl<P: Port> Faulty<P> {
         }
     }
 
-    /// Returns how often each fault was made.
+    /// Returns the number of injected faults of each kind.
     pub fn injected(&self) -> Injected {
         self.injected
     }
 
-    /// Returns the port inside.
+    /// Returns the inner port.
     pub fn inner(&mut self) -> &mut P {
         &mut self.inner
     }
 
-    /// Does to one packet what chance has for it.
+    /// Injects random faults into one packet.
     fn inject(&mut self, arena: &mut Arena, mut frame: Frame) {
         let Faults { drop, corrupt, truncate, duplicate, reorder, .. } = self.faults;
         if self.random.chance(drop) {
@@ -141,8 +139,8 @@ impl<P: Port> Faulty<P> {
         if self.random.chance(duplicate)
             && let Some(mut copy) = arena.alloc()
         {
-            // Always fits: every fresh frame has the room of the largest
-            // packet that was received into one.
+            // Always fits: every new frame has room for the largest packet that was received into
+            // one.
             if arena.resize(&mut copy, frame.len()) {
                 let packet = arena.bytes(&frame).to_vec();
                 arena.bytes_mut(&copy).copy_from_slice(&packet);
@@ -177,7 +175,7 @@ impl<P: Port> Port for Faulty<P> {
 
     fn receive(&mut self, arena: &mut Arena, room: usize, out: &mut Vec<Frame>) -> usize {
         let mut fresh = std::mem::take(&mut self.fresh);
-        // Again where all that came was lost: 0 would read as "nothing there".
+        // Repeated if all received packets were lost: 0 would mean that none is available.
         while self.ready.is_empty() && room > 0 {
             if self.inner.receive(arena, room, &mut fresh) == 0 {
                 self.ready.extend(self.held_back.take());
@@ -227,8 +225,8 @@ impl<P: Port> Port for Faulty<P> {
         self.inner.descriptor()
     }
 
-    /// Returns the inner port's counters, with `received` what got through and
-    /// what was lost added to `rx_dropped`.
+    /// Returns the inner port's counters, with the delivered packets in `received`, and the lost
+    /// ones added to `rx_dropped`.
     fn stats(&self) -> PortStats {
         let inner = self.inner.stats();
         PortStats {
@@ -244,8 +242,8 @@ impl<P: Port> Port for Faulty<P> {
     }
 }
 
-/// Numbers that look random and follow from the seed: SplitMix64 (Steele, Lea
-/// and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
+/// A pseudo-random generator: SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom
+/// Number Generators", OOPSLA 2014).
 #[derive(Debug)]
 struct Random(u64);
 
@@ -262,9 +260,9 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    /// Says yes with this chance.
+    /// Returns true with this probability.
     fn chance(&mut self, chance: f64) -> bool {
-        // 53 bits are what an f64 holds exactly.
+        // An f64 represents 53 bits exactly.
         ((self.next() >> 11) as f64) < chance * (1_u64 << 53) as f64
     }
 }
@@ -323,7 +321,7 @@ mod tests {
         assert_eq!(packets, (0..50).flat_map(|n| [vec![n; 60], vec![n; 60]]).collect::<Vec<_>>());
 
         let (packets, injected) = through(Faults { reorder: 1.0, ..never }, 50);
-        assert_eq!(injected.reordered, 25, "every other one is held back");
+        assert_eq!(injected.reordered, 25, "every other packet is held back");
         let order: Vec<u8> = packets.iter().map(|packet| packet[0]).collect();
         assert_eq!(order[..6], [1, 0, 3, 2, 5, 4]);
         assert_eq!(order.len(), 50);

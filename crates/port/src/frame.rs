@@ -1,10 +1,9 @@
 //! The frame: the right to use one frame of an arena.
 //!
-//! It is a token, not the bytes: sixteen bytes that say where in the arena the
-//! packet begins and how long it is. There is one token a frame; it cannot be
-//! cloned and only an [`Arena`](crate::Arena) can make one, so who holds it
-//! is the only one who may touch the frame. Dropping a token without
-//! [`Arena::free`](crate::Arena::free) loses the frame until the arena goes.
+//! A frame is a token of sixteen bytes, not the packet's bytes: it states the packet's offset in
+//! the arena and its length. There is one token a frame; it cannot be cloned, and only an
+//! [`Arena`](crate::Arena) can create one, so only its holder may access the frame. Dropping a
+//! token without [`Arena::free`](crate::Arena::free) loses the frame until the arena is dropped.
 //!
 //! ```text
 //!   frame of 2048 or 4096 bytes, aligned to its size
@@ -12,17 +11,15 @@
 //!                       ▲ at
 //! ```
 //!
-//! The headroom is what AF_XDP leaves in front of a received packet
-//! (`XDP_PACKET_HEADROOM`); later encapsulations grow into it. Frames made by
-//! [`Arena::alloc`](crate::Arena::alloc) have the same, so that there is one
-//! layout.
+//! AF_XDP leaves the headroom in front of a received packet (`XDP_PACKET_HEADROOM`); encapsulations
+//! grow into it. Frames made by [`Arena::alloc`](crate::Arena::alloc) have the same, so that there
+//! is one layout.
 //!
-//! `tag` names the arena. It costs one comparison an access and makes the
-//! claim above hold when a program has several arenas: a token is worth
-//! nothing in another one.
+//! `tag` identifies the arena. It costs one comparison an access, and makes the exclusive access
+//! sound in a program with several arenas: a token is invalid in another one.
 //!
-//! `mark` is what a worker that hands a packet over tells the other about it
-//! (`handover/`), so that it need not be found out twice. Nobody else sets it.
+//! `mark` carries the classification of a packet from one worker to another (`handover/`), so that
+//! it is not repeated. Only the handover sets it.
 
 /// Bytes in front of a packet in a fresh frame.
 pub const HEADROOM: u32 = 256;
@@ -31,13 +28,13 @@ pub const HEADROOM: u32 = 256;
 #[derive(Debug)]
 #[must_use = "a frame that is dropped is lost to its arena; give it to Arena::free"]
 pub struct Frame {
-    /// Where the packet begins, in bytes from the start of the arena.
+    /// The offset of the packet, in bytes from the start of the arena.
     pub(crate) at: u32,
     /// The packet's length in bytes.
     pub(crate) len: u32,
     /// The arena it belongs to.
     pub(crate) tag: u32,
-    /// What was said of the packet when it was handed over.
+    /// The number that the packet was handed over with.
     pub(crate) mark: u32,
 }
 
@@ -49,7 +46,7 @@ impl Frame {
         self.len as usize
     }
 
-    /// Returns the number that the packet was handed over with; 0 where nobody did.
+    /// Returns the number that the packet was handed over with; 0 if it was not handed over.
     #[inline]
     pub fn mark(&self) -> u32 {
         self.mark

@@ -1,10 +1,9 @@
-//! Where packets come from and go: AF_XDP, pcap files, memory.
+//! Packet input and output: AF_XDP, pcap files, memory.
 //!
-//! A [`Port`] is the one thing the datapath knows of the outside. Everything a
-//! worker forwards comes out of some port's [`Port::receive`] and ends in some
-//! port's [`Port::transmit`], and the ports of one worker all work on the same
-//! [`Arena`], so that a frame received on one leaves on another without being
-//! copied in user space:
+//! A [`Port`] is the datapath's only interface to the outside. Every forwarded packet comes from a
+//! port's [`Port::receive`] and goes to a port's [`Port::transmit`]. The ports of one worker share
+//! an [`Arena`], so that a frame received on one port leaves on another without a copy in user
+//! space:
 //!
 //! ```text
 //!            ┌────────────── Arena (one a worker) ──────────────┐
@@ -15,31 +14,28 @@
 //!               └── alloc (fill ring) ◄── free ◄── completion ───┘
 //! ```
 //!
-//! A [`Frame`] is the right to use one frame of an arena. It cannot be cloned
-//! or made up, so at every moment each frame is in exactly one place: the
-//! arena's free list, inside a port (its fill, receive, transmit or completion
-//! ring), or with whoever holds its `Frame`. That is the accounting
-//! `available + held by the ports + held by callers = capacity`, and it is
-//! what makes it sound to hand out plain byte slices of memory that the kernel
-//! writes to as well.
+//! A [`Frame`] is the right to use one frame of an arena. It cannot be cloned or forged, so each
+//! frame is always in exactly one place: on the arena's free list, inside a port (its fill,
+//! receive, transmit or completion ring), or with the caller that holds its `Frame`. This is the
+//! accounting `available + held by the ports + held by callers = capacity`. It makes it sound to
+//! return plain byte slices of memory that the kernel also writes to.
 //!
-//! The ports, which differ only in where the bytes come from:
+//! The ports, which differ only in the source of the bytes:
 //!
 //! | port              | bytes                                   | for                       |
 //! |-------------------|-----------------------------------------|---------------------------|
 //! | [`af_xdp`]        | a network interface's queue             | the router                |
-//! | [`MemoryPort`]    | the other end of a pair, in this process | tests, the demo unprivileged |
-//! | [`Replay`]        | a preset pool, over and over            | measuring the datapath    |
+//! | [`MemoryPort`]    | the other end of a pair, in this process | tests, the unprivileged demo |
+//! | [`Replay`]        | a preset pool, repeated                 | measuring the datapath    |
 //! | [`PcapPort`]      | a capture file                          | reproducing a case        |
 //! | [`Faulty`]        | any of the above, damaged               | tests                     |
-//! | [`PlaceholderPort`]    | none                                    | an interface that is gone |
-//! | [`handover::HandoverPort`] | other workers, whose queues brought them | flows that are one worker's |
+//! | [`PlaceholderPort`]    | none                                    | a missing interface |
+//! | [`handover::HandoverPort`] | other workers                      | flows that belong to one worker |
 //!
-//! Rules for every port: `receive`, `transmit` and `flush` never block, never
-//! allocate once their buffers have grown, and never panic on what a packet
-//! holds; an arena that runs dry means that less is received, nothing more.
-//! Passing a frame to an arena it does not come from is a bug of the caller
-//! and panics.
+//! Rules for every port: `receive`, `transmit` and `flush` never block, never allocate once their
+//! buffers have grown, and never panic on any content of a packet. An empty arena only means that
+//! fewer packets are received. Passing a frame to a foreign arena is a bug of the caller and
+//! panics.
 //!
 //! # Examples
 //!
@@ -89,67 +85,64 @@ pub use placeholder::PlaceholderPort;
 /// One port is used by one thread at a time; a device with several queues is
 /// several ports.
 pub trait Port: Send {
-    /// Returns the name people know it by, such as `eth0`.
+    /// Returns the port's name, such as `eth0`.
     fn name(&self) -> &str;
 
     /// Returns the port's own hardware address.
     fn mac(&self) -> [u8; 6];
 
-    /// Returns the largest IP packet it can send, in bytes (no Ethernet
-    /// header in it).
+    /// Returns the largest IP packet that it can send, in bytes without the Ethernet header.
     fn mtu(&self) -> usize;
 
-    /// Appends at most `room` received frames to `out` and returns how many.
+    /// Appends at most `room` received frames to `out` and returns their number.
     ///
     /// Does not allocate if `out` has the capacity.
     fn receive(&mut self, arena: &mut Arena, room: usize, out: &mut Vec<Frame>) -> usize;
 
-    /// Takes as many frames as fit from the front of `frames` and returns how
-    /// many; the rest stays, in order.
+    /// Takes as many frames as fit from the front of `frames` and returns their number; the rest
+    /// stays, in order.
     ///
-    /// What is taken may leave only with the next [`Port::flush`].
+    /// Taken frames may leave only with the next [`Port::flush`].
     fn transmit(&mut self, arena: &mut Arena, frames: &mut Vec<Frame>) -> usize;
 
-    /// Hands a frame to the host's own network stack as if it had never been
-    /// taken, and says whether this port can; the frame is gone either way.
+    /// Passes a frame to the host's own network stack as if it had never been taken, and returns
+    /// whether this port can; the frame is consumed either way.
     fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool;
 
-    /// Sends what [`Port::transmit`] took and returns the frames of packets
-    /// that have left to the arena.
+    /// Sends the frames that [`Port::transmit`] took, and returns the frames of sent packets to the
+    /// arena.
     fn flush(&mut self, arena: &mut Arena);
 
-    /// Lets nothing more in, where the port can refuse: what is on its way already can
-    /// still be received, what comes after it is the host's. For who is about to drop
-    /// the port and would lose no packet.
+    /// Accepts no further packets, if the port can refuse them: packets on their way can still be
+    /// received, later ones go to the host. A caller that is about to drop the port thereby loses
+    /// no packet.
     fn retire(&mut self) {}
 
-    /// Returns how many frames of the arena are inside the port: waiting to be
-    /// filled, to be received, to be sent or to be given back.
+    /// Returns the number of the arena's frames inside the port: waiting to be filled, received,
+    /// sent or returned.
     fn held(&self) -> usize {
         0
     }
 
-    /// Returns a descriptor that becomes readable when packets are waiting, so
-    /// that an idle worker can sleep on it; `None` where there is none.
+    /// Returns a descriptor that becomes readable when packets are waiting, so that an idle worker
+    /// can sleep on it; `None` if there is none.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Returns the counters since the port was made.
+    /// Returns the counters since the port was created.
     fn stats(&self) -> PortStats;
 
-    /// Names how packets cross: `AF_XDP zero-copy`, `AF_XDP copy`,
-    /// `AF_XDP generic`, `memory`, `replay`, `pcap`.
+    /// Returns the mode of operation: `AF_XDP zero-copy`, `AF_XDP copy`, `AF_XDP generic`,
+    /// `memory`, `replay`, `pcap`.
     fn mode(&self) -> &'static str;
 }
 
-/// What a port has counted since it was made, in packets unless it says
-/// otherwise.
+/// The counters of a port since its creation, in packets unless stated otherwise.
 ///
-/// `received` and `transmitted` are what crossed [`Port::receive`] and
-/// [`Port::transmit`]. Everything below them never reached the caller, each
-/// with the reason that the driver knows; a port has zero where it has no such
-/// loss.
+/// `received` and `transmitted` count the packets of [`Port::receive`] and [`Port::transmit`]. The
+/// others count packets that never reached the caller, by the driver's reason; a port without such
+/// a loss has zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Frames given to the caller.
@@ -175,13 +168,13 @@ pub struct PortStats {
     pub tx_invalid: u64,
     /// Frames taken for sending and lost because the other end had no room.
     pub tx_lost: u64,
-    /// Received packets that the steering program took and that came to no socket, because
-    /// the kernel could not redirect them. It is a property of the interface
+    /// Received packets that the steering program took but that reached no socket, because the
+    /// kernel could not redirect them. It is a property of the interface
     /// ([`af_xdp::Interface::stats`]); ports report none.
     pub undelivered: u64,
     /// Times that the kernel found the fill ring empty; not a loss as such.
     pub fill_ring_empty: u64,
-    /// Frames given for receiving and refused as malformed; no packet is lost by that.
+    /// Frames given for receiving that the kernel rejected as malformed; no packet is lost by this.
     pub fill_invalid: u64,
     /// Times that the kernel looked for a packet to send and found none; no loss.
     pub tx_ring_empty: u64,
@@ -196,7 +189,7 @@ impl PortStats {
 
 impl AddAssign for PortStats {
     fn add_assign(&mut self, other: Self) {
-        // Whole, so that a counter that is added to the struct is added here.
+        // Destructured, so that a new counter does not compile until it is added here.
         let Self {
             received,
             received_bytes,

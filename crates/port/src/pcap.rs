@@ -1,22 +1,21 @@
 //! The port of capture files: packets out of one file, packets into another.
 //!
-//! For reproducing a case: what tcpdump or Wireshark saved goes through the
-//! router and comes out as a file that they can open.
+//! It reproduces a case: a capture of tcpdump or Wireshark passes through the router, and the
+//! result is a file that they can open.
 //!
 //! ```text
 //!   in.pcap, in.pcapng ─ read ─► Pool ─ receive ─► router ─ transmit ─► out.pcap, out.pcapng
 //! ```
 //!
-//! Reading goes through `pcap-parser`, since captures come from anywhere: both
-//! byte orders, micro- and nanoseconds, pcapng sections with several
-//! interfaces. The whole file is read when it is opened, so that damage is an
-//! error there and then (with its place) and receiving never touches a disk.
-//! Packets come as fast as they are asked for, once each; the port does not keep their times.
-//! Who wants them has the packets one by one ([`read_each`]).
+//! `pcap-parser` reads captures of any origin: both byte orders, micro- and nanoseconds, pcapng
+//! sections with several interfaces. The whole file is read when it is opened, so that damage is an
+//! error at that point (with its offset) and receiving never reads from a disk. Packets are
+//! delivered once each, as fast as the caller receives them; the port does not store their times.
+//! [`read_each`] returns the packets one by one, with their times.
 //!
-//! Writing is ours: two headers and sixteen or thirty-two bytes before each
-//! packet (draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng), which a library
-//! would build in a vector of its own each time.
+//! The writer is our own: two headers and sixteen or thirty-two bytes before each packet
+//! (draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng), for which a library would allocate a vector
+//! each time.
 //!
 //! ```text
 //!   pcap    │ seconds 4 │ microseconds 4 │ captured 4 │ original 4 │ packet │
@@ -41,20 +40,19 @@ use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 use crate::memory::{Pool, Replay, Sink};
 use crate::{Arena, Frame, Port, PortStats};
 
-/// Bytes read at a time; a block that is larger makes it grow.
+/// Size of the read buffer; it grows for a larger block.
 const BUFFER: usize = 64 << 10;
-/// The largest block that is believed.
+/// The largest accepted block.
 const MAX_BLOCK: usize = 4 << 20;
 
-/// Makes an empty file for packets, which only its owner may read, with any umask and any earlier
-/// mode.
+/// Creates an empty capture file that only its owner may read, with any umask and any earlier mode.
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's error.
 pub fn create(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    // Not of a device, such as /dev/null.
+    // Not for a device, such as /dev/null.
     if file.metadata()?.is_file() {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
@@ -65,7 +63,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// Those of the system.
+/// The system's error.
 pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     let mut reader = BufReader::new(File::open(path)?);
     let is_gzip = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
@@ -76,7 +74,7 @@ pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
 ///
 /// # Errors
 ///
-/// [`CaptureError`] if it cannot be opened, is damaged or not of Ethernet.
+/// [`CaptureError`] if it cannot be opened, is damaged or not an Ethernet capture.
 pub fn read(path: &Path) -> Result<Pool, CaptureError> {
     let failed = |error| CaptureError {
         path: path.to_owned(),
@@ -87,20 +85,19 @@ pub fn read(path: &Path) -> Result<Pool, CaptureError> {
     read_from(path, open(path).map_err(failed)?)
 }
 
-/// Reads the packets of a capture that `reader` gives, unpacked for instance;
-/// `path` is what errors call it.
+/// Reads the packets of a capture from `reader`, for example a decompressor; errors call it `path`.
 ///
 /// # Errors
 ///
-/// [`CaptureError`] if it is damaged or not of Ethernet.
+/// [`CaptureError`] if it is damaged or not an Ethernet capture.
 pub fn read_from(path: &Path, reader: impl Read + Send) -> Result<Pool, CaptureError> {
     let mut pool = Pool::new();
     read_each(path, reader, |_, packet| pool.push(packet))?;
     Ok(pool)
 }
 
-/// Hands each packet of a capture out, with its time since 1970; `path` is what errors call the
-/// capture. What was handed out before an error stands.
+/// Calls `each` with each packet of a capture and its time since 1970; errors call the capture
+/// `path`. Packets before an error have been passed on.
 ///
 /// # Errors
 ///
@@ -118,7 +115,7 @@ pub fn read_each(
     })
 }
 
-/// What packets of an interface are, and their times: units a second, and seconds to add.
+/// The link type of an interface, and its time units: units a second, and seconds to add.
 type Link = (Linktype, u64, i64);
 
 fn parse(
@@ -158,7 +155,7 @@ fn parse(
     }
 }
 
-/// Takes what a block has: a link type, or a packet.
+/// Processes a block: a link type, or a packet.
 fn read_block<'b>(
     block: &'b PcapBlockOwned<'_>,
     links: &mut Vec<Link>,
@@ -175,13 +172,13 @@ fn read_block<'b>(
             (links.first(), units, packet.data)
         }
         PcapBlockOwned::NG(Block::SectionHeader(_)) => {
-            // Interfaces are numbered anew in each section.
+            // Each section numbers its interfaces from 0.
             links.clear();
             return Ok(None);
         }
         PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
             let rate = interface.ts_resolution().filter(|rate| *rate > 0);
-            let rate = rate.ok_or(Cause::Damaged("an interface's times are of no known unit"))?;
+            let rate = rate.ok_or(Cause::Damaged("an interface has an unknown time unit"))?;
             links.push((interface.linktype, rate, interface.ts_offset()));
             return Ok(None);
         }
@@ -194,7 +191,7 @@ fn read_block<'b>(
             )
         }
         PcapBlockOwned::NG(Block::SimplePacket(packet)) => (links.first(), 0, packet.packet_data()),
-        // Names, statistics, secrets, what is not known: no packets.
+        // Names, statistics, secrets and unknown blocks have no packets.
         PcapBlockOwned::NG(_) => return Ok(None),
     };
     match link {
@@ -204,7 +201,7 @@ fn read_block<'b>(
             Ok(Some((Duration::new(seconds, rest as u32), packet)))
         }
         Some(&(other, ..)) => Err(Cause::Link(other.0)),
-        None => Err(Cause::Damaged("a packet of an interface that was not described")),
+        None => Err(Cause::Damaged("a packet of an undefined interface")),
     }
 }
 
@@ -278,7 +275,7 @@ pub enum CaptureFormat {
 }
 
 impl CaptureFormat {
-    /// Tells by the name: `.pcapng` or `.ntar` is [`CaptureFormat::PcapNg`].
+    /// Returns the format by the file's name: [`CaptureFormat::PcapNg`] for `.pcapng` or `.ntar`.
     pub fn of(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("pcapng" | "ntar") => Self::PcapNg,
@@ -299,7 +296,7 @@ impl<W: Write> CaptureWriter<W> {
     ///
     /// # Errors
     ///
-    /// The writer's.
+    /// The writer's error.
     pub fn new(mut out: W, format: CaptureFormat) -> io::Result<Self> {
         match format {
             CaptureFormat::Pcap => {
@@ -319,7 +316,7 @@ impl<W: Write> CaptureWriter<W> {
     ///
     /// # Errors
     ///
-    /// The writer's.
+    /// The writer's error.
     pub fn write(&mut self, packet: &[u8], micros: u64) -> io::Result<()> {
         let len = packet.len() as u32;
         match self.format {
@@ -340,20 +337,20 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Writes out what is buffered.
+    /// Writes out the buffer.
     ///
     /// # Errors
     ///
-    /// The writer's.
+    /// The writer's error.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Writes out what is buffered and returns the writer inside.
+    /// Writes out the buffer and returns the inner writer.
     ///
     /// # Errors
     ///
-    /// The writer's.
+    /// The writer's error.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -375,13 +372,12 @@ pub struct PcapPort {
 }
 
 impl PcapPort {
-    /// Opens both files; `None` for no packets to receive, or nowhere to write
-    /// what is sent. The output's format goes by its name.
+    /// Opens both files; `None` to receive no packets, or to discard sent ones. The output's name
+    /// determines its format.
     ///
     /// # Errors
     ///
-    /// [`CaptureError`] for the input as [`read`] says, and for the output where
-    /// it cannot be made.
+    /// [`CaptureError`] for the input, as for [`read`], and for the output if it cannot be created.
     pub fn open(
         name: &str,
         input: Option<&Path>,
@@ -407,13 +403,13 @@ impl PcapPort {
         })
     }
 
-    /// Gives the port another hardware address.
+    /// Sets the port's hardware address.
     #[must_use]
     pub fn with_mac(self, mac: [u8; 6]) -> Self {
         Self { replay: self.replay.with_mac(mac), ..self }
     }
 
-    /// Gives the port another MTU, in bytes of IP packet.
+    /// Sets the port's MTU, the largest IP packet in bytes.
     #[must_use]
     pub fn with_mtu(self, mtu: usize) -> Self {
         Self { replay: self.replay.with_mtu(mtu), ..self }
@@ -499,7 +495,7 @@ mod tests {
         writer.finish().unwrap()
     }
 
-    /// Reads a capture of tests.
+    /// Reads a test capture.
     fn parse(bytes: &[u8]) -> Result<Pool, (usize, usize, Cause)> {
         let mut pool = Pool::new();
         super::parse(bytes, |_, packet| pool.push(packet))?;
@@ -567,7 +563,7 @@ mod tests {
                     refused += u32::from(parse(&damaged[..]).is_err());
                 }
             }
-            assert!(refused > 0, "{format:?}: damage to a header is seen");
+            assert!(refused > 0, "{format:?}: damage to a header is detected");
         }
     }
 

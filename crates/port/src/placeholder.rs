@@ -1,7 +1,7 @@
-//! The absent port: holds the place of an interface that cannot be served at the moment.
+//! The placeholder port: takes the place of an interface that cannot be served at the moment.
 //!
-//! Adjacencies refer to ports by index, so a missing port must keep its index. This one receives
-//! and sends no packets: its caller drops and counts packets that would leave by it.
+//! Adjacencies refer to ports by index, so a missing port must keep its index. A placeholder
+//! receives and sends no packets: its caller drops and counts the packets for it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,23 +10,23 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::{Arena, Frame, Port, PortStats};
 
-/// A port by which nothing comes and nothing goes.
+/// A port that receives and transmits nothing.
 #[derive(Debug)]
 pub struct PlaceholderPort {
     name: String,
     mac: [u8; 6],
     mtu: usize,
-    /// Never readable: a worker that sleeps on it sleeps.
+    /// Never readable, so that it wakes no worker.
     silent: EventFd,
 }
 
 impl PlaceholderPort {
-    /// Makes the placeholder of an interface: its name, its hardware address, and its largest IP
-    /// packet in bytes.
+    /// Creates the placeholder of an interface, with its name, its hardware address, and its
+    /// largest IP packet in bytes.
     ///
     /// # Errors
     ///
-    /// The system's, which has no descriptor left.
+    /// The system's error: no descriptor is left.
     pub fn new(name: impl Into<String>, mac: [u8; 6], mtu: usize) -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let silent = EventFd::from_value_and_flags(0, flags)?;

@@ -1,9 +1,8 @@
-//! Every frame is in exactly one place, whatever is done with it.
+//! Every frame is in exactly one place, after any operation.
 //!
-//! A small network of memory ports with every fault is driven by random
-//! operations; after each one the frames of both arenas are counted, and at
-//! the end the packets: none is lost that was not counted as lost, none comes
-//! twice that was not counted as repeated.
+//! Random operations drive a small network of memory ports with every fault. After each operation
+//! the frames of both arenas are counted, and at the end the packets: every lost or repeated packet
+//! was counted as such.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +36,7 @@ impl End {
         assert_eq!(sum, self.arena.capacity());
     }
 
-    /// Makes a packet that carries `number` twice over.
+    /// Sends a packet that contains `number` twice.
     fn make(&mut self, number: u32) {
         if let Some(frame) = self.arena.copy_in(&[number.to_be_bytes(); 15].concat()) {
             self.out.push(frame);
@@ -95,7 +94,7 @@ fn drive(seed: u64, faults: Faults, frames: u32) {
         let which = random.below(2);
         ends[which].step(&mut random, &mut next[which], &mut got[which]);
     }
-    // Take whatever is still under way.
+    // Receives the packets in flight.
     for (end, got) in ends.iter_mut().zip(&mut got) {
         end.out.drain(..).for_each(|frame| end.arena.free(frame));
         loop {
@@ -128,7 +127,7 @@ fn drive(seed: u64, faults: Faults, frames: u32) {
     }
 }
 
-/// Every packet is whole, and none is there more often than was made of it.
+/// Checks that every packet is complete, and none occurs more often than it was repeated.
 fn check_numbers(got: &[Vec<u8>], sent: u64, dropped: u64, duplicated: u64) {
     let mut times = BTreeMap::new();
     for packet in got {

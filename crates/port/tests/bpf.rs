@@ -1,4 +1,4 @@
-//! Small programs through the kernel's verifier and run there.
+//! Small programs that pass the kernel's verifier and run in the kernel.
 //!
 //! Needs root (`CAP_BPF`, `CAP_NET_ADMIN`), hence the feature `root-tests`.
 
@@ -131,7 +131,7 @@ fn array_is_filled_in_batches() {
 
 #[test]
 fn load_error_quotes_verifier() {
-    // Reads the frame without having compared it with its end.
+    // Reads the frame without a comparison with its end.
     let mut asm = Assembler::new();
     asm.load(Size::Word, R2, R1, context::DATA).load(Size::Byte, R0, R2, 0).exit();
     let error = Program::load("careless", &asm.finish().unwrap()).unwrap_err();
@@ -165,7 +165,7 @@ fn live_frames_are_counted_and_link_detaches() {
             .is_err()
     );
 
-    // An XDP_PASS on the loopback harms nobody.
+    // An XDP_PASS on the loopback interface changes nothing.
     let mut asm = Assembler::new();
     asm.leave(Action::Pass);
     let pass = load("pass", asm);
@@ -174,9 +174,9 @@ fn live_frames_are_counted_and_link_detaches() {
     let link = Link::attach(&pass, 1, Mode::Generic).unwrap();
     assert_eq!(link.mode(), Mode::Generic);
     assert!(matches!(Link::attach(&pass, 1, Mode::Generic), Err(AttachError::Busy)));
-    // As a process just forked has one.
+    // A copy of the descriptor, as a process that was just forked has.
     let copy = link.as_fd().try_clone_to_owned().unwrap();
     drop(link);
-    drop(Link::attach(&pass, 1, Mode::Generic).expect("the first was taken off"));
+    drop(Link::attach(&pass, 1, Mode::Generic).expect("the first was detached"));
     drop(copy);
 }

@@ -1,15 +1,15 @@
-//! Real packets between real interfaces, and nothing left behind.
+//! Packets between real interfaces, with a check that no program remains.
 //!
-//! Each test unshares a network namespace of its own, which has no name and is
-//! gone with the thread, and lays two veth pairs in it:
+//! Each test has its own network namespace, which has no name and ends with the thread, with two
+//! veth pairs:
 //!
 //! ```text
 //!   a0 ═══ a1 ─ AF_XDP ─ one arena ─ AF_XDP ─ b0 ═══ b1
 //!   python's AF_PACKET sockets at a0 and b1 send, receive and compare
 //! ```
 //!
-//! Needs root, `ip` (Debian: iproute2) and `python3`; hence the feature
-//! `root-tests`. What is missing makes the test fail and is named.
+//! Needs root, `ip` (Debian: iproute2) and `python3`; hence the feature `root-tests`. A test fails
+//! with the name of a missing program.
 
 use std::collections::HashSet;
 use std::env;
@@ -40,7 +40,7 @@ fn ip(arguments: &str) -> String {
 /// Moves this thread into a new namespace with the two pairs.
 fn network(queues: u32, mtu: u32) {
     unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
-    // No IPv6 of the host's own: it would send packets of its own accord.
+    // IPv6 is disabled: the host would send packets of its own.
     for which in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
         std::fs::write(path, "1").expect("IPv6 can be turned off in the namespace");
@@ -121,7 +121,7 @@ fn forward(choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
     let capacity = arena.capacity();
     let open = |name| Interface::open(name, 1, &Locals::default(), choice).unwrap();
     let (a1, b0) = (open("a1"), open("b0"));
-    // A machine that is busy may leave this thread alone for long; no packet is to be lost by that.
+    // A busy machine may delay this thread for long, without a lost packet.
     for interface in [&a1, &b0] {
         interface.set_stall(None).unwrap();
     }
@@ -171,7 +171,7 @@ fn forward(choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
     }
     assert_eq!(a.stats().received_bytes, b.stats().transmitted_bytes);
 
-    // Gone with the values; and the host has its packets again.
+    // The programs are detached with the values, and the host receives its packets again.
     drop((a, b));
     assert!(programs("a1"), "the interface is still held");
     drop((a1, b0));
@@ -236,7 +236,7 @@ fn two_queues_are_served_by_two_workers() {
             let stop = &stop;
             scope.spawn(move || {
                 if queue == 1 {
-                    // Busy polling changes who does the work, not what is done.
+                    // Busy polling changes which thread does the work, but not the result.
                     a.busy_poll(20, 64).unwrap();
                     b.busy_poll(20, 64).unwrap();
                 }
@@ -316,8 +316,8 @@ fn open_error_names_cause() {
     assert!(matches!(error, Error::QueueBusy { queue: 0, .. }), "{error}");
     assert_eq!(other.available(), 1024);
 
-    // The queue is free again once its socket is, for another arena too; and an
-    // arena may lose the socket that registered it.
+    // The queue is free when its socket is closed, for another arena too; and an arena may outlive
+    // the socket that registered it.
     drop(first);
     let third = Socket::bind(&a1, 0, &mut other, sizes).unwrap();
     drop(third);
@@ -336,7 +336,7 @@ fn open_error_names_cause() {
     let error = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap_err();
     let Error::MtuTooLarge { limit, .. } = error else { panic!("{error}") };
     assert!(!programs("a1"));
-    // The advice is good.
+    // The remedy in the error message works.
     ip(&format!("link set a0 mtu {limit}"));
     ip(&format!("link set a1 mtu {limit}"));
     let a1 = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap();
@@ -351,16 +351,16 @@ fn missing_capability_is_named() {
     let mut arena = Arena::new(1024, 2048).unwrap();
     let a1 = Interface::open("a1", 1, &none, ModeChoice::Auto).unwrap();
     let b0 = Interface::open("b0", 1, &none, ModeChoice::Auto).unwrap();
-    // Of this process, but the other tests have CAP_IPC_LOCK.
+    // A limit of this process; the other tests have CAP_IPC_LOCK.
     let (_, hard) = getrlimit(Resource::RLIMIT_MEMLOCK).unwrap();
     setrlimit(Resource::RLIMIT_MEMLOCK, 64 << 10, hard).unwrap();
-    // Of this thread only, and it ends with the test.
+    // For this thread only, which ends with the test.
     thread::spawn(move || {
         caps::drop(None, CapSet::Effective, Capability::CAP_IPC_LOCK).unwrap();
         let error = Socket::bind(&b0, 0, &mut arena, sizes).map(drop).unwrap_err();
         assert!(matches!(error, Error::MemoryLock { bytes: 0x20_0000, .. }), "{error}");
         drop(b0);
-        // The one stands for the other too.
+        // CAP_SYS_ADMIN includes CAP_BPF.
         for right in [Capability::CAP_SYS_ADMIN, Capability::CAP_BPF] {
             caps::drop(None, CapSet::Effective, right).unwrap();
         }
@@ -397,7 +397,7 @@ fn empty_arena_loses_packets_only() {
                  s.bind(('a0', 0))\nfor n in range(200):\n s.send(bytes([2,0,0,0,0,0xa1,2,0,0,0,0,0xa0,8,0,0x45])\
                  + bytes(7) + bytes([64]) + bytes(37))";
     let send = || assert!(Command::new("python3").args(["-c", flood]).status().unwrap().success());
-    // Until somebody receives, they are the host's.
+    // Until the first receive, they go to the host.
     send();
     assert_eq!(a1.counts().unwrap()[SteeringOutcome::Taken], 0);
     let mut frames = Vec::new();
@@ -418,7 +418,7 @@ fn empty_arena_loses_packets_only() {
     assert_eq!((stats.rx_dropped, stats.rx_ring_full), (0, 0), "{stats:?}");
     assert_eq!((arena.available(), a.held()), (0, 0));
 
-    // Frames come back, and so do packets.
+    // When frames are free again, packets arrive again.
     frames.drain(..).for_each(|frame| arena.free(frame));
     assert_eq!(a.receive(&mut arena, 16, &mut frames), 0);
     assert_eq!(a.held(), 64);
@@ -467,7 +467,7 @@ fn recreated_device_keeps_counters_and_receives() {
     let mut arena = Arena::new(1024, 2048).unwrap();
     let a1 = Interface::open("a1", 1, &Locals::default(), ModeChoice::Auto).unwrap();
     let mut frames = Vec::new();
-    // Ten packets to a1, of which the last byte of the MAC is this.
+    // Ten packets to a1, with this last byte of the MAC.
     let send = |last: u8| {
         let text = format!(
             "import socket\ns = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\ns.bind(('a0', 0))\n\
@@ -478,7 +478,7 @@ fn recreated_device_keeps_counters_and_receives() {
     };
     let mut took = 0;
     let mut takes = |a: &mut Socket, arena: &mut Arena, last| {
-        // The first receive has packets come here.
+        // Packets arrive from the first receive on.
         assert_eq!(a.receive(arena, 64, &mut frames), 0);
         send(last);
         took += 10;
@@ -510,7 +510,7 @@ fn recreated_device_keeps_counters_and_receives() {
     assert!(!programs("a1") && !a1.is_attached());
 }
 
-/// Sends this many packets from a0 to a1 that are the router's.
+/// Sends this many packets for the router from a0 to a1.
 fn send(packets: u64) {
     let text = format!(
         "import socket\ns = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\ns.bind(('a0', 0))\n\
@@ -520,7 +520,7 @@ fn send(packets: u64) {
     assert!(Command::new("python3").args(["-c", &text]).status().unwrap().success());
 }
 
-/// Waits until the steering program has counted so many packets in one way.
+/// Waits until the steering program has counted this many packets with an outcome.
 fn counted(interface: &Interface, which: SteeringOutcome, count: u64) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while interface.counts().unwrap()[which] < count {
@@ -546,25 +546,25 @@ fn stalled_worker_gets_no_packets_until_it_receives() {
         let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
         let mut frames = Vec::new();
         assert_eq!(a.receive(&mut arena, 16, &mut frames), 0);
-        // Nothing came, so nothing was left lying: a worker may sleep.
+        // No packet came, so none waits: a sleeping worker does not count as stalled.
         thread::sleep(Duration::from_millis(300));
         send(1);
         counted(&a1, SteeringOutcome::Taken, 1);
-        // It was, and is not received.
+        // It was sent to the socket, and is not received.
         thread::sleep(Duration::from_millis(300));
         send(10);
         counted(&a1, end, 10);
         let counts = a1.counts().unwrap();
         assert_eq!((counts[SteeringOutcome::Taken], counts[end]), (1, 10), "{counts:?}");
         assert_eq!(counts.passed(), if end.drops() { 0 } else { 10 });
-        // A worker may be given as long as it likes.
+        // The limit can be disabled.
         a1.set_stall(None).unwrap();
         send(1);
         counted(&a1, SteeringOutcome::Taken, 2);
         a1.set_stall(Some(STALL)).unwrap();
         send(1);
         counted(&a1, end, 11);
-        // It receives again, and so has packets again.
+        // The worker receives again, and so packets arrive again.
         assert_eq!(a.receive(&mut arena, 16, &mut frames), 2);
         assert_eq!(a.receive(&mut arena, 16, &mut frames), 0);
         send(1);
@@ -582,13 +582,13 @@ fn redirected_packets_equal_received_and_lost_under_overload() {
     let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
     let mut frames = Vec::new();
     a.receive(&mut arena, 16, &mut frames);
-    // More than the rings hold, while the worker still counts as one that receives.
+    // More packets than the rings hold, before the worker counts as stalled.
     send(3000);
     while a.receive(&mut arena, 16, &mut frames) > 0 {
         frames.drain(..).for_each(|frame| arena.free(frame));
     }
     let rest = || {
-        // The first call only remembers what was taken; 100 ms later it has all arrived, or never.
+        // The first call only records the taken packets; 100 ms later all have arrived or are lost.
         a1.stats().unwrap();
         thread::sleep(Duration::from_millis(150));
         let (stats, counts) = (a1.stats().unwrap(), a1.counts().unwrap());
@@ -602,14 +602,14 @@ fn redirected_packets_equal_received_and_lost_under_overload() {
     assert_eq!(stats.fill_ring_empty, stats.fill_empty, "{stats:?}");
     assert_eq!(stats.received, a.stats().received);
 
-    // A socket that closes with packets in its ring: they never arrive, and that is seen.
+    // A socket closes with packets in its ring: they never arrive, and are counted.
     send(3);
     counted(&a1, SteeringOutcome::Taken, taken + 3);
     drop(a);
     let (taken, _, stats) = rest();
     assert_eq!(stats.undelivered, 3, "{stats:?}");
     assert_eq!(taken, stats.received + stats.lost(), "{stats:?}");
-    // And another socket goes on where that one ended.
+    // Another socket continues the counts.
     let mut b = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
     b.receive(&mut arena, 16, &mut frames);
     send(2);

@@ -35,7 +35,7 @@ fn ip(words: &str) {
     assert!(status.success(), "ip {words}");
 }
 
-/// Makes a pair of devices and returns the number of its first end, which is up with the other.
+/// Creates a pair of devices, both up, and returns the number of the first one.
 fn pair(name: &str, peer: &str) -> u32 {
     ip(&format!("link add {name} type veth peer name {peer}"));
     for end in [name, peer] {
@@ -65,7 +65,7 @@ fn injected_packet_enters_on_its_interface() {
     ip("route add 198.51.100.0/24 via 192.0.2.9");
     ip("neigh add 192.0.4.9 lladdr 02:00:00:00:00:09 dev x0 nud permanent");
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("the thread's namespace");
-    // Only what comes in by w0 has a way to 203.0.113.0/24.
+    // Only packets from w0 have a route to 203.0.113.0/24.
     ip("route add 203.0.113.0/24 via 192.0.4.9 table 100");
     ip("rule add iif w0 lookup 100");
     ip("route add 198.51.100.0/24 dev w0 table 100");
@@ -88,7 +88,7 @@ fn injected_packet_enters_on_its_interface() {
     assert!(host.give(w0, &frame([203, 0, 113, 1], b"by w0")));
     assert_eq!(sent("x0"), before + 1);
 
-    // An interface that is created again is another one; the place of the old one is free again.
+    // A recreated interface has another number; the place of the old one is free again.
     ip("link del w0");
     assert!(host.register(w0).is_ok(), "it was known");
     let second = pair("w0", "w1");
@@ -97,7 +97,7 @@ fn injected_packet_enters_on_its_interface() {
     let missing = host.register(second + 1000).expect_err("no interface has that number");
     assert_eq!(missing.raw_os_error(), Some(libc::ENODEV));
 
-    // No packet at all, or nothing behind the header: refused, not sent.
+    // An empty frame, or one without payload, is rejected and not sent.
     assert!(!host.give(v0, &[0; 9]));
     assert!(!host.give(v0, &[0; 14]));
     let taken = Host::open("fp0").expect_err("the name is taken");

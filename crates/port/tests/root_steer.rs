@@ -1,10 +1,9 @@
 //! The steering program in the kernel, packet by packet.
 //!
-//! The program runs under `BPF_PROG_TEST_RUN`, without a device, so no socket
-//! is bound and what the router would take ends as `NoSocket`. Each literal
-//! packet is one line of the rule; then the program is compared with a twin in
-//! Rust, written from the rule and not from the program, on thousands of
-//! damaged packets.
+//! The program runs under `BPF_PROG_TEST_RUN`, without a device, so no socket is bound and packets
+//! for the router end as `NoSocket`. Each literal packet is one line of the rule; then the program
+//! is compared with an oracle in Rust, written from the rule and not from the program, on thousands
+//! of damaged packets.
 //!
 //! Needs root (`CAP_BPF`, `CAP_NET_ADMIN`), hence the feature `root-tests`.
 
@@ -58,7 +57,7 @@ fn v6(to: &str, hop_limit: u8) -> Vec<u8> {
     ethernet(MAC, 0x86dd, &header)
 }
 
-/// What is left of a packet to me when its priority tags are taken off, four at the most.
+/// Returns a packet without its priority tags, of which at most four are removed.
 fn bare(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     for _ in 0..4 {
@@ -76,13 +75,13 @@ fn bare(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The same packet with tags before its type: each of a kind, priority and VLAN.
+/// Returns the packet with tags before its type, each with a type and a priority and VLAN.
 fn tagged(packet: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     let tags = tags.iter().flat_map(|(kind, tag)| [kind.to_be_bytes(), tag.to_be_bytes()]);
     [&packet[..12], &tags.flatten().collect::<Vec<_>>(), &packet[12..]].concat()
 }
 
-/// Runs one packet and returns the one counter that it moved.
+/// Runs one packet and returns the counter that it has incremented.
 fn run(steering: &Steering, packet: &[u8]) -> SteeringOutcome {
     let before = steering.counts().expect("the counters can be read");
     let run = steering.program().test_run(packet, 1).expect("the program runs");
@@ -90,7 +89,7 @@ fn run(steering: &Steering, packet: &[u8]) -> SteeringOutcome {
     assert_eq!(
         run.output,
         bare(packet),
-        "steering takes priority tags off, and changes nothing else"
+        "steering removes priority tags, and changes nothing else"
     );
     let moved: Vec<SteeringOutcome> = after
         .iter()
@@ -149,7 +148,11 @@ fn steering_outcome_follows_the_rule() {
         ("two VLAN tags", ethernet(MAC, 0x88a8, &[1; 40]), SteeringOutcome::Tagged),
         ("the old two tags", ethernet(MAC, 0x9100, &[0; 40]), SteeringOutcome::Tagged),
         ("LLDP", ethernet(MAC, 0x88cc, &[0; 40]), SteeringOutcome::NotIp),
-        ("a header and nothing in it", ethernet(MAC, 0x0800, &[]), SteeringOutcome::Unparsed),
+        (
+            "an Ethernet header without payload",
+            ethernet(MAC, 0x0800, &[]),
+            SteeringOutcome::Unparsed,
+        ),
         ("IPv4, one byte short", v4("203.0.113.1", 64)[..33].to_vec(), SteeringOutcome::Unparsed),
         (
             "IPv4, exactly its header",
@@ -181,8 +184,8 @@ fn steering_outcome_follows_the_rule() {
     }
 }
 
-/// What is tagged for no VLAN is judged as if it had no tag, in any order of kinds and priorities; what
-/// is for one is the host's, whatever is around it.
+/// A priority-tagged frame is handled as if it had no tag, with any order of types and priorities;
+/// a frame with a VLAN tag goes to the host, whatever its other tags.
 #[test]
 fn priority_tags_are_stripped() {
     let (router, gate) = (steering(), guarding(0));
@@ -223,7 +226,7 @@ fn priority_tags_are_stripped() {
             assert_eq!(run(steering, &packet), SteeringOutcome::Tagged, "{tags:04x?}");
         }
     }
-    // One too many: a router's host may have it, a gate's may not.
+    // One tag too many: passed on a router's interface, dropped on a gate's.
     let many = tagged(&packets[0].0, &[(Q, 0); 5]);
     assert_eq!(run(&router, &many), SteeringOutcome::Tagged);
     let before = gate.counts().unwrap();
@@ -233,7 +236,7 @@ fn priority_tags_are_stripped() {
         gate.counts().unwrap()[SteeringOutcome::Nested],
         before[SteeringOutcome::Nested] + 1
     );
-    // And a tag that is cut off, or with nothing behind it.
+    // A truncated tag, or one without payload.
     let short = tagged(&packets[0].0, &[(Q, 0)]);
     for (len, want) in [
         (14, SteeringOutcome::Tagged),
@@ -250,7 +253,7 @@ fn changed_mac_redirects_new_and_passes_old() {
     let steering = steering();
     let to = |mac: [u8; 6]| [&mac[..], &v4("203.0.113.1", 64)[6..]].concat();
     assert_eq!(run(&steering, &to(MAC)), SteeringOutcome::NoSocket);
-    // Each byte counts.
+    // Each byte is compared.
     for byte in 0..6 {
         let mut next = MAC;
         next[byte] ^= 0x10;
@@ -267,7 +270,7 @@ fn changed_mac_redirects_new_and_passes_old() {
     }
 }
 
-/// A frame to another MAC than the gate knows of may be to the interface's next one.
+/// A frame to an unknown MAC may be to the interface's next one.
 #[test]
 fn gate_frame_to_another_mac_is_dropped_and_counted() {
     let closed = EarlyDropConfig { fail_closed: true, ..EarlyDropConfig::default() };
@@ -324,7 +327,7 @@ fn observed_interface_passes_all_packets() {
         let want = if only { SteeringOutcome::Observed } else { SteeringOutcome::NoSocket };
         assert_eq!(run(&steering, &theirs), want);
         assert_eq!(run(&steering, &v6("2001:db8:1::1", 64)), want);
-        assert_eq!(run(&steering, &mine), SteeringOutcome::Local, "the host's own either way");
+        assert_eq!(run(&steering, &mine), SteeringOutcome::Local, "for the host in both modes");
     }
 }
 
@@ -336,8 +339,8 @@ fn too_many_own_addresses_are_an_error() {
     assert_eq!(error.raw_os_error(), Some(7), "E2BIG: {error}");
 }
 
-/// The rule, from its words: the host keeps what the router does not forward.
-fn twin(packet: &[u8]) -> SteeringOutcome {
+/// The oracle, from the rule: the host keeps packets that the router does not forward.
+fn oracle(packet: &[u8]) -> SteeringOutcome {
     let locals = locals();
     if packet[..6] != MAC {
         return if packet[0] % 2 == 1 { SteeringOutcome::Group } else { SteeringOutcome::NotMine };
@@ -404,7 +407,7 @@ fn program_agrees_with_model_on_damaged_packets() {
     for round in 0..20_000 {
         let mut packet = seeds[random() % seeds.len()].clone();
         for _ in 0..random() % 3 {
-            // Half of the damage where the decisions are made.
+            // Half of the damage is in the bytes that decide.
             let places = [0, 5, 12, 13, 14, 15, 16, 17, 21, 22, 30, 31, 38, 39];
             let at = if random() % 2 == 0 {
                 random() % packet.len()
@@ -416,7 +419,7 @@ fn program_agrees_with_model_on_damaged_packets() {
         if random() % 4 == 0 {
             packet.truncate(14 + random() % (packet.len() - 13));
         }
-        let want = twin(&packet);
+        let want = oracle(&packet);
         seen.insert(want);
         assert_eq!(run(&steering, &packet), want, "round {round}: {packet:02x?}");
     }
@@ -456,7 +459,7 @@ fn declined_flow_is_dropped_until_expiry() {
     steering.decline(src6, dst6, Some(soon(60.0))).unwrap();
     assert!(declined(&six));
     assert_eq!(steering.declined_bytes().unwrap(), 14 + 28 + 14 + 48);
-    // The other way round it is another flow; what is the host's stays so.
+    // The reverse direction is another flow; packets for the host are still passed.
     steering.decline(dst4, src4, Some(soon(60.0))).unwrap();
     assert!(declined(&four) && !declined(&v4("203.0.113.2", 64)));
     let (_, own) = pair("203.0.113.7", "192.0.2.1");
@@ -466,20 +469,22 @@ fn declined_flow_is_dropped_until_expiry() {
     steering.observe(true).unwrap();
     assert_eq!(run(&steering, &four), SteeringOutcome::Observed);
     steering.observe(false).unwrap();
-    // Over, and forgiven.
+    // After the expiry, and after a retraction.
     steering.decline(src4, dst4, Some(soon(-1.0))).unwrap();
     steering.decline(src6, dst6, None).unwrap();
     assert!(!declined(&four) && !declined(&six));
     assert!(steering.decline(src4, dst6, None).is_err(), "of two families");
-    // More than there is room for: the last ones are there.
+    // More flows than the capacity: the last ones are present.
     for n in 0..5000u32 {
         let src = IpAddr::V4((0x0a00_0000 + n).into());
-        steering.decline(src, dst4, Some(soon(60.0))).expect("what was not met for long goes");
+        steering
+            .decline(src, dst4, Some(soon(60.0)))
+            .expect("the least recently used flow is evicted");
     }
 }
 
-/// Packets that no socket receives are dropped where a gate guards and does not fail open, and no
-/// others are: the host's packets stay the host's.
+/// Packets that no socket receives are dropped on the interface of a gate that does not fail open;
+/// packets for the host are still passed.
 #[test]
 fn packet_without_socket_is_dropped_when_fail_closed() {
     let closed = EarlyDropConfig { fail_closed: true, ..EarlyDropConfig::default() };
@@ -498,8 +503,12 @@ fn packet_without_socket_is_dropped_when_fail_closed() {
         assert_eq!(end.retval, Action::Drop as u32, "{packet:02x?}");
         let after = front.counts().unwrap();
         assert_eq!(after[SteeringOutcome::Unserved], before[SteeringOutcome::Unserved] + 1);
-        assert_eq!(after.passed(), before.passed(), "it is not counted as the host's");
-        assert_eq!(run(&open, packet), SteeringOutcome::NoSocket, "an open one passes it");
+        assert_eq!(after.passed(), before.passed(), "it is not counted as passed");
+        assert_eq!(
+            run(&open, packet),
+            SteeringOutcome::NoSocket,
+            "a gate that fails open passes it"
+        );
     }
     for (packet, want) in [
         (v4("192.0.2.1", 64), SteeringOutcome::Local),
@@ -508,7 +517,7 @@ fn packet_without_socket_is_dropped_when_fail_closed() {
     ] {
         assert_eq!(run(&front, &packet), want);
     }
-    // Observing is the operator's order, and passes all.
+    // An observed interface passes all packets, by the operator's configuration.
     front.observe(true).unwrap();
     assert_eq!(run(&front, &undecided[0]), SteeringOutcome::Observed);
 }
@@ -524,7 +533,7 @@ fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// A source of a small universe, so that prefixes meet: 64 of either family.
+/// Returns one of 64 sources of a family, so that prefixes overlap.
 fn source(n: u64, six: bool) -> IpAddr {
     match six {
         false => IpAddr::V4((0xcb00_7100 | n as u32).into()),
@@ -532,7 +541,7 @@ fn source(n: u64, six: bool) -> IpAddr {
     }
 }
 
-/// A packet of it to somewhere else.
+/// Returns a packet of a source to a remote address.
 fn of(src: IpAddr) -> Vec<u8> {
     let mut packet = match src {
         IpAddr::V4(_) => v4("198.51.100.7", 64),
@@ -545,11 +554,11 @@ fn of(src: IpAddr) -> Vec<u8> {
     packet
 }
 
-/// A list at random: of every family blocked prefixes, and in each some that pass.
+/// Returns a random list: blocked prefixes of both families, with exceptions in each.
 fn list(dice: &mut impl FnMut(u64) -> u64) -> Vec<SourcePrefix> {
     let mut list = Vec::new();
     for six in [false, true] {
-        // A chain of blocks beside one another: 4, 8 or 16 addresses each.
+        // Adjacent blocks of 4, 8 or 16 addresses each.
         let mut at = 0;
         while at < 64 {
             let bits = [2, 3, 4][dice(3) as usize];
@@ -575,7 +584,7 @@ fn list(dice: &mut impl FnMut(u64) -> u64) -> Vec<SourcePrefix> {
     list
 }
 
-/// The slow twin: every entry of the list is looked at, the longest says.
+/// The oracle: a scan of the list, in which the longest prefix decides.
 fn blocked(list: &[SourcePrefix], src: IpAddr) -> bool {
     let within = |source: &&SourcePrefix| match (source.address, src) {
         (IpAddr::V4(at), IpAddr::V4(src)) => {
@@ -594,7 +603,7 @@ fn guarding(prefixes: u32) -> Steering {
     Steering::for_gate(MAC, 4, &locals(), early).expect("the program loads")
 }
 
-/// Whether the program drops a packet, and counts it as of a blocked source with its bytes.
+/// Returns whether the program drops a packet as one of a blocked source, and checks its counters.
 fn drops(steering: &Steering, packet: &[u8]) -> bool {
     let counts = || (steering.counts().unwrap(), steering.blocked_bytes().unwrap());
     let (before, bytes) = counts();
@@ -630,7 +639,7 @@ fn blocked_sources_equal_linear_scan() {
         }
     }
     assert!(met.iter().all(|&times| times > 1000), "{met:?}");
-    // What is the host's stays so, and an interface that is only observed drops nothing.
+    // Packets for the host are still passed, and an observed interface drops nothing.
     let all = ["0.0.0.0", "::"].map(|all| SourcePrefix {
         address: all.parse().unwrap(),
         len: 0,
@@ -646,8 +655,8 @@ fn blocked_sources_equal_linear_scan() {
     assert!(drops(&steering, &of(source(1, true))));
 }
 
-/// While another thread goes from list to list, a source of which all lists say the same is never
-/// taken for anything else.
+/// While another thread switches between lists, a source about which all lists agree never has
+/// another result.
 #[test]
 fn list_update_keeps_common_entries_in_force() {
     let steering = guarding(4096);
@@ -681,7 +690,7 @@ fn list_update_keeps_common_entries_in_force() {
     });
 }
 
-/// Where there is no room, a part of the list is dropped here, and nothing that is not on it.
+/// Beyond the capacity, only a part of the list is dropped, and never a source that is not on it.
 #[test]
 fn list_beyond_capacity_is_installed_in_part() {
     let (steering, mut dice) = (guarding(10), dice(9));
@@ -710,7 +719,8 @@ fn list_beyond_capacity_is_installed_in_part() {
     assert_eq!(run(&none, &of(source(1, false))), SteeringOutcome::NoSocket);
 }
 
-/// A packet for the host with a source behind the gate is dropped, since the host would answer it there.
+/// A packet for the host with a source behind the gate is dropped, since the host would answer to
+/// that source.
 #[test]
 fn host_packet_with_protected_source_is_dropped_and_counted() {
     let early = EarlyDropConfig { protected: 8, fail_closed: true, ..EarlyDropConfig::default() };
@@ -741,7 +751,7 @@ fn host_packet_with_protected_source_is_dropped_and_counted() {
         (v6("fe80::5", 64), SteeringOutcome::LinkLocal),
     ];
     for (packet, want) in &mine {
-        assert_eq!(run(&front, packet), *want, "no prefix is inside yet");
+        assert_eq!(run(&front, packet), *want, "no prefix is behind the gate yet");
     }
     front.set_protected(&inside).expect("there is room");
     let (mut dropped, mut bytes) = (0, 0);
@@ -752,18 +762,18 @@ fn host_packet_with_protected_source_is_dropped_and_counted() {
             true => ["2001:db8::7", "2001:db8:ffff::7", "fd00::1"],
         };
         let packet = |src| tagged(&from(packet.clone(), src), &[(0x8100, 0)]);
-        let run_it = front.program().test_run(&packet(forged), 1).expect("the program runs");
-        assert_eq!(run_it.retval, Action::Drop as u32, "{want:?}");
+        let result = front.program().test_run(&packet(forged), 1).expect("the program runs");
+        assert_eq!(result.retval, Action::Drop as u32, "{want:?}");
         (dropped, bytes) = (dropped + 1, bytes + packet(forged).len() as u64 - 4);
         assert_eq!(front.counts().unwrap()[SteeringOutcome::Forged], dropped);
         assert_eq!(front.forged_bytes().unwrap(), bytes);
-        assert_eq!(run(&front, &packet(honest)), *want, "a prefix within that is not inside");
+        assert_eq!(run(&front, &packet(honest)), *want, "an exception");
         assert_eq!(run(&front, &packet(beside)), *want);
         front.observe(true).unwrap();
         assert_eq!(run(&front, &packet(forged)), *want, "an interface that is only observed");
         front.observe(false).unwrap();
     }
-    // Another list, and none.
+    // Another list, then no list.
     front.set_protected(&inside[2..]).expect("there is room");
     assert_eq!(run(&front, &mine[0].0), SteeringOutcome::Local);
     front.set_protected(&[]).expect("nothing is written");

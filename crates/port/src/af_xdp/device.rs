@@ -1,4 +1,4 @@
-//! Questions about a device, by name: its MAC, MTU, queues, driver and offloads (`ioctl(2)`).
+//! Queries about a device by name: its MAC, MTU, queues, driver and offloads (`ioctl(2)`).
 //!
 //! The device is looked up in the network namespace of the calling thread.
 
@@ -14,16 +14,16 @@ use std::path::Path;
 
 use super::error::Error;
 
-/// SteeringCounters the packets that a device has dropped on the way out, as `ip -s link` shows them.
+/// Counts the packets that a device has dropped on the way out, as `ip -s link` shows them.
 pub(super) fn dropped(name: &str) -> Option<u64> {
     let all = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let mine =
         |line: &str| line.trim_start().strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
-    // Eight numbers of what is received, then bytes, packets, errors and drops of what is sent.
+    // Eight numbers for receiving, then bytes, packets, errors and drops for sending.
     all.lines().find_map(mine)?.split_whitespace().nth(11)?.parse().ok()
 }
 
-/// SteeringCounters the receive queues of the device `name`: those that the driver reports, else those
+/// Counts the receive queues of the device `name`: those that the driver reports, else those
 /// that sysfs lists, else one.
 ///
 /// # Errors
@@ -71,8 +71,8 @@ struct Value {
 /// `ETHTOOL_STXCSUM`.
 const SET_TX_CHECKSUM: u32 = 0x17;
 
-/// Has the host compute the checksums of what it sends over `name` itself, as
-/// `ethtool -K NAME tx off` does.
+/// Makes the host compute the checksums of packets that it sends over `name`, as `ethtool -K NAME
+/// tx off` does.
 ///
 /// A veth leaves them to a card that does not exist, and an AF_XDP socket at its other end has to
 /// complete them packet by packet. With this call the sender computes them.
@@ -95,7 +95,7 @@ const GET_FLAGS: u32 = 0x25;
 const FLAG_RX_VLAN: u32 = 1 << 8;
 const FLAG_LRO: u32 = 1 << 15;
 
-/// A device as it is before it is taken over.
+/// The description of a device before the program is attached to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Its hardware address.
@@ -127,7 +127,7 @@ pub fn describe(name: &str) -> Result<DeviceInfo, Error> {
     })
 }
 
-/// A device by name, and a socket to ask about it.
+/// A device by name, and a socket for queries about it.
 pub(super) struct Device {
     name: CString,
     socket: OwnedFd,
@@ -144,24 +144,23 @@ impl Device {
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
             let error = io::Error::last_os_error();
-            return Err(Error::system("ask about it", name, &[], error));
+            return Err(Error::system("query the device", name, &[], error));
         }
-        // SAFETY: made just above, and nobody else knows it.
+        // SAFETY: created just above, and not yet shared.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let device = Self { name: c_name, socket };
         device.index()?;
         Ok(device)
     }
 
-    /// Asks one question about the device.
+    /// Queries the device.
     fn ioctl(&self, request: libc::Ioctl, ifreq: &mut libc::ifreq) -> Result<(), Error> {
         for (to, from) in ifreq.ifr_name.iter_mut().zip(self.name.as_bytes_with_nul()) {
             *to = *from as c_char;
         }
         // SAFETY:
-        // - all requests made here read the name from a `struct ifreq` and
-        //   write their answer into the same; a pointer in it is the caller's
-        //   care.
+        // - all requests made here read the name from a `struct ifreq` and write their answer into
+        //   it; the caller ensures that a pointer in it is valid.
         let answer = unsafe { libc::ioctl(self.socket.as_raw_fd(), request, &raw mut *ifreq) };
         if answer == 0 {
             return Ok(());
@@ -169,7 +168,7 @@ impl Device {
         let (error, name) = (io::Error::last_os_error(), self.name.to_string_lossy());
         Err(match error.raw_os_error() {
             Some(libc::ENODEV | libc::ENXIO) => Error::NoInterface { interface: name.into() },
-            _ => Error::system("ask about it", &name, &[], error),
+            _ => Error::system("query the device", &name, &[], error),
         })
     }
 
@@ -228,7 +227,7 @@ impl Device {
         Some(name.into_iter().take_while(|&byte| byte != 0).collect())
     }
 
-    /// SteeringCounters the receive queues that sysfs lists, where it shows this network namespace.
+    /// Counts the receive queues that sysfs lists, where it shows this network namespace.
     fn listed_queues(&self) -> Option<u32> {
         let folder = Path::new("/sys/class/net").join(self.name.to_str().ok()?);
         let index = fs::read_to_string(folder.join("ifindex")).ok()?;
@@ -241,7 +240,7 @@ impl Device {
         u32::try_from(count).ok().filter(|&count| count > 0)
     }
 
-    /// SteeringCounters the receive queues, where the driver reports them.
+    /// Counts the receive queues, where the driver reports them.
     pub(super) fn queues(&self) -> Option<u32> {
         let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
         let mut ifreq = Self::empty();

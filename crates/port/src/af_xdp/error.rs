@@ -1,9 +1,8 @@
-//! What can go wrong on the way to a socket, and what to do about it.
+//! Errors of opening an interface or a socket, with the remedy.
 //!
-//! All of these come before the first packet: attaching the steering program,
-//! making a socket, binding it to a queue. Once a port exists, receiving and
-//! sending have no errors, only counters. Each error names the interface and
-//! ends with what the person who reads it can do.
+//! All of these occur before the first packet: while the steering program is attached, a socket is
+//! created, or a queue is bound. An open port has no errors for receiving and sending, only
+//! counters. Each error names the interface and ends with what the operator can do.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -18,28 +17,28 @@ use super::bpf::LoadError;
 pub enum Error {
     /// No interface has this name in this network namespace.
     NoInterface {
-        /// The name that was asked for.
+        /// The requested name.
         interface: String,
     },
-    /// It has no Ethernet header (a tunnel, say).
+    /// It has no Ethernet header (for example a tunnel).
     NotEthernet {
         /// The interface.
         interface: String,
     },
-    /// A right is missing.
+    /// A capability is missing.
     Permission {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// The interface.
         interface: String,
-        /// Which of the capabilities that it takes this process has not got.
+        /// The required capabilities that this process lacks.
         missing: Vec<&'static str>,
     },
-    /// The memory may not be locked.
+    /// The memory must not be locked.
     MemoryLock {
         /// The interface.
         interface: String,
-        /// How much, in bytes.
+        /// Its size in bytes.
         bytes: usize,
     },
     /// The kernel has no AF_XDP.
@@ -48,18 +47,18 @@ pub enum Error {
     NoQueue {
         /// The interface.
         interface: String,
-        /// The queue that was asked for, from 0.
+        /// The requested queue, from 0.
         queue: u32,
-        /// How many it has, as far as known.
+        /// The number of its queues, as far as known.
         queues: u32,
     },
-    /// The interface has no queue to begin with.
+    /// The interface has too few queues.
     BadQueueCount {
         /// The interface.
         interface: String,
-        /// How many were asked for.
+        /// The requested number.
         wanted: u32,
-        /// How many it has.
+        /// The number of its queues.
         queues: u32,
     },
     /// Packets of this interface do not fit the frames of the arena.
@@ -68,9 +67,9 @@ pub enum Error {
         interface: String,
         /// Its MTU in bytes.
         mtu: usize,
-        /// The largest that works.
+        /// The largest possible MTU.
         limit: usize,
-        /// What sets the limit.
+        /// The cause of the limit.
         limited_by: &'static str,
     },
     /// Another XDP program is on the interface.
@@ -78,37 +77,37 @@ pub enum Error {
         /// The interface.
         interface: String,
     },
-    /// Another AF_XDP socket has the queue, or one that was just closed still
-    /// does after all retries.
+    /// Another AF_XDP socket is bound to the queue, or one that was just closed still is after all
+    /// retries.
     QueueBusy {
         /// The interface.
         interface: String,
         /// The queue, from 0.
         queue: u32,
     },
-    /// The mode that was asked for is not to be had here.
+    /// The requested mode is not available.
     NoMode {
         /// The interface.
         interface: String,
         /// The mode.
         mode: &'static str,
-        /// What stands in its way.
+        /// The reason.
         because: &'static str,
     },
-    /// A ring's size is not one the kernel takes.
+    /// The kernel does not accept the size of a ring.
     BadRing {
         /// The size in slots.
         size: u32,
     },
-    /// The kernel did not take the steering program.
+    /// The kernel rejected the steering program.
     Program(LoadError),
-    /// Anything else that the system said.
+    /// Another error of the system.
     System {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// The interface.
         interface: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -163,7 +162,7 @@ impl fmt::Display for Error {
                 write!(f, "{interface}: {mode} is not possible: {because}")
             }
             Self::BadRing { size } => {
-                write!(f, "a ring of {size} slots: it takes a power of two of at least 64")
+                write!(f, "invalid ring size {size}: must be a power of two, at least 64")
             }
             Self::Program(error) => write!(f, "the steering program: {error}"),
             Self::System { doing, interface, source } => {
@@ -184,8 +183,7 @@ impl StdError for Error {
 }
 
 impl Error {
-    /// Makes the error for a call that failed, telling the missing right from
-    /// everything else.
+    /// Returns the error of a failed call; a missing capability is distinguished from other causes.
     pub(super) fn system(
         doing: &'static str,
         interface: &str,
@@ -203,19 +201,18 @@ impl Error {
     }
 }
 
-/// A capability: its name and the bits (`linux/capability.h`) any of which will
-/// do.
+/// A capability: its name and the bits (`linux/capability.h`), any of which suffices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capability(&'static str, u64);
 
 /// Attaching programs, setting queue options.
 pub(super) const NET_ADMIN: Capability = Capability("CAP_NET_ADMIN", 1 << 12);
-/// Making AF_XDP sockets.
+/// Creating AF_XDP sockets.
 pub(super) const NET_RAW: Capability = Capability("CAP_NET_RAW", 1 << 13);
-/// Making maps and loading programs, for which CAP_SYS_ADMIN serves too.
+/// Creating maps and loading programs; CAP_SYS_ADMIN suffices too.
 pub(super) const BPF: Capability = Capability("CAP_BPF", 1 << 39 | 1 << 21);
 
-/// Returns those of `needs` that this thread has not got.
+/// Returns the capabilities of `needs` that this thread lacks.
 fn missing(needs: &[Capability]) -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let have = effective(&status).unwrap_or(0);

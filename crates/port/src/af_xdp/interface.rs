@@ -1,24 +1,23 @@
-//! The interface: a device taken over, for as long as the value lives.
+//! The interface: a device with the steering program, for as long as the value lives.
 //!
-//! [`Interface::open`] looks the device up, loads the steering program for its
-//! MAC and attaches it: in the driver where that works (native), else in the
-//! stack (generic). It is done once a device; the sockets of its queues hold
-//! the interface and it is given back when the last of them is dropped, or when
-//! the process dies: the attachment is a link, which the kernel takes away with
-//! its descriptor.
+//! [`Interface::open`] looks the device up, loads the steering program for its MAC and attaches it:
+//! in the driver if possible (native), else in the stack (generic). This is done once per device.
+//! The sockets of its queues hold the interface; the program is detached when the last of them is
+//! dropped, or when the process dies: the attachment is a link, which the kernel removes with its
+//! descriptor.
 //!
-//! Everything is looked up in the network namespace of the calling thread;
-//! once open, sockets may be used from any.
+//! Everything is looked up in the network namespace of the calling thread; once open, sockets may
+//! be used in any.
 //!
-//! A device can change while a value of this type owns it, and the reader of the kernel's link
-//! messages reports that here: another MAC ([`Interface::set_mac`]), another MTU
-//! ([`Interface::set_mtu`]), its end ([`Interface::detach`]), and another device in its place
+//! A device can change while a value of this type owns it. The reader of the kernel's link messages
+//! reports the change here: another MAC ([`Interface::set_mac`]), another MTU
+//! ([`Interface::set_mtu`]), its removal ([`Interface::detach`]), and another device in its place
 //! ([`Interface::reattach`]). The steering program, its maps and its counters stay the same
-//! throughout, so that nothing that was counted is lost. The kernel knows a device by its
-//! index, and so do the program and the sockets; its name may change ([`Interface::rename`]).
+//! throughout, so that no count is lost. The kernel knows a device by its index, and so do the
+//! program and the sockets; its name may change ([`Interface::rename`]).
 //!
-//! Limits: the number of queues is that at the time of opening. Sockets are of one device
-//! and end with it: if another replaces it, they must be bound again.
+//! Limits: the number of queues is that at the time of opening. Sockets belong to one device and
+//! end with it: if another replaces it, they must be bound again.
 
 use std::io;
 use std::net::IpAddr;
@@ -36,10 +35,10 @@ use super::steer::{
 };
 use crate::PortStats;
 
-/// Which ways of receiving may be used.
+/// The receive modes that may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ModeChoice {
-    /// The best there is: zero-copy, else copy, else generic.
+    /// The best available: zero-copy, else copy, else generic.
     #[default]
     Auto,
     /// Only zero-copy: the device writes into the arena.
@@ -58,7 +57,7 @@ pub struct Interface(Arc<Inner>);
 struct Inner {
     queues: u32,
     choice: ModeChoice,
-    /// Before `steering`: the program goes off the device first.
+    /// Declared before `steering`: the program is detached first.
     attachment: RwLock<Attachment>,
     steering: Steering,
     sockets: Mutex<Sockets>,
@@ -67,48 +66,49 @@ struct Inner {
 /// The age of a count of redirected packets after which all of them have arrived or are lost.
 const ARRIVAL_TIME: Duration = Duration::from_millis(100);
 
-/// The sockets of an interface, and what those were that are closed.
+/// The sockets of an interface, and the counters of the closed ones.
 #[derive(Debug, Default)]
 struct Sockets {
     open: Vec<Arc<SocketCounters>>,
     closed: PortStats,
-    /// Packets that had been taken at a moment.
+    /// The packets taken up to a time.
     taken: Option<(Instant, u64)>,
     undelivered: u64,
     /// The device's drops before it was taken over.
     dropped_before: u64,
-    /// The drops of this device and those before it since then; the drops of those before it alone.
+    /// The drops of this device and of earlier ones since then; and those of the earlier ones
+    /// alone.
     lost: u64,
     lost_before: u64,
 }
 
-/// The device that the program is on, as it was last described.
+/// The device that the program is attached to, by its last description.
 #[derive(Debug)]
 struct Attachment {
     name: String,
     index: u32,
     mac: [u8; 6],
     mtu: usize,
-    /// The receive queues that the device had when the program was put on it.
+    /// The number of receive queues when the program was attached.
     device_queues: u32,
-    /// `None` where the device is gone, or the program could not be attached.
+    /// `None` if the device was removed, or the program could not be attached.
     link: Option<Link>,
     /// The mode of the program, or its last one.
     mode: Mode,
     fallback: Option<String>,
-    /// It is only observed because of the configuration, and because it cannot be served.
+    /// Whether it is only observed by the configuration, and because it cannot be served.
     observed: bool,
     left: bool,
 }
 
 impl Interface {
-    /// Takes over the device `name` with the first `queues` of its receive
-    /// queues; packets of the others stay with the host, or are dropped where a gate guards
-    /// ([`EarlyDropConfig::fail_closed`]). [`queues`](super::queues) counts them.
+    /// Opens the device `name` with the first `queues` of its receive queues; packets of the others
+    /// stay with the host, or are dropped on a gate's interface ([`EarlyDropConfig::fail_closed`]).
+    /// [`queues`](super::queues) counts them.
     ///
     /// # Errors
     ///
-    /// [`Error`]; nothing is left on the device then.
+    /// [`Error`]; the device is then unchanged.
     pub fn open(
         name: &str,
         queues: u32,
@@ -118,7 +118,7 @@ impl Interface {
         Self::take_over(name, queues, locals, choice, None)
     }
 
-    /// Does so for a gate, which may drop so much there.
+    /// The same for a gate, which may drop packets there by `drops`.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Interface {
         guards: Option<EarlyDropConfig>,
     ) -> Result<Self, Error> {
         let device = Device::find(name)?;
-        // Not every driver tells; bind is then the judge.
+        // Not every driver reports the queues; bind checks them then.
         let there = device.queues().unwrap_or(queues);
         if queues == 0 || queues > there {
             return Err(Error::BadQueueCount {
@@ -150,8 +150,8 @@ impl Interface {
                 queues: there,
             });
         }
-        // First of all, so that nothing is attached where it would be in vain,
-        // and all rights that are missing are told at once.
+        // Opened first, so that nothing is attached in vain, and all missing capabilities are
+        // reported together.
         drop(socket::open(name, &[NET_RAW, NET_ADMIN, BPF])?);
         let (mac, mtu, index) = (device.mac()?, device.mtu()?, device.index()?);
         let steering = match guards {
@@ -185,13 +185,12 @@ impl Interface {
         Ok(Self(Arc::new(Inner { queues, choice, attachment, steering, sockets })))
     }
 
-    /// Moves to another device, which has taken the place of the one before: its index, its
-    /// MAC and its MTU in bytes. The program is on it when this returns; sockets are still to
-    /// be bound.
+    /// Moves to another device that has replaced the previous one: by its index, its MAC and its
+    /// MTU in bytes. The program is attached to it on return; sockets must be bound again.
     ///
     /// # Errors
     ///
-    /// [`Error`]; the program is then on no device.
+    /// [`Error`]; the program is then attached to no device.
     pub fn reattach(&self, index: u32, mac: [u8; 6], mtu: usize) -> Result<(), Error> {
         let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
         now.link = None;
@@ -202,8 +201,8 @@ impl Interface {
             source,
         };
         self.0.steering.set_mac(mac).map_err(unset)?;
-        // Until there are sockets on this device packets are to find none, and not those of the
-        // one before, which take nothing any more.
+        // Until sockets are bound to this device, packets must find none, and not those of the
+        // previous device.
         for queue in 0..self.0.queues {
             let _ = self.0.steering.sockets().delete(&queue.to_ne_bytes());
         }
@@ -220,13 +219,13 @@ impl Interface {
         Ok(())
     }
 
-    /// Returns how many receive queues the device has now. Where they are not those that it had when
-    /// the program was put on it, puts the program on it again: a veth in native mode runs no program
-    /// on queues that are added later. Packets pass to the host for the moment between.
+    /// Returns the current number of the device's receive queues. If it has changed since the
+    /// program was attached, attaches the program again: a veth in native mode runs no program on
+    /// queues that are added later. Packets pass to the host in between.
     ///
     /// # Errors
     ///
-    /// [`Error`]; the program may then be on no device.
+    /// [`Error`]; the program may then be attached to no device.
     pub fn update_queues(&self) -> Result<u32, Error> {
         let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
         let there = device::queues(&now.name)?;
@@ -241,17 +240,17 @@ impl Interface {
         Ok(there)
     }
 
-    /// Detaches the program from the device, or from its remains.
+    /// Detaches the program from the device.
     pub fn detach(&self) {
         self.0.attachment.write().unwrap_or_else(PoisonError::into_inner).link = None;
     }
 
-    /// Returns whether the program is on a device.
+    /// Returns whether the program is attached to a device.
     pub fn is_attached(&self) -> bool {
         self.attachment(|now| now.link.is_some())
     }
 
-    /// Follows the device's MAC: packets to this one are taken from now on, to no other.
+    /// Sets the device's new MAC: from now on only packets to it are taken.
     ///
     /// # Errors
     ///
@@ -263,7 +262,7 @@ impl Interface {
         Ok(())
     }
 
-    /// Follows the device's MTU, in bytes.
+    /// Sets the device's new MTU, in bytes.
     pub fn set_mtu(&self, mtu: usize) {
         self.0.attachment.write().unwrap_or_else(PoisonError::into_inner).mtu = mtu;
     }
@@ -272,7 +271,7 @@ impl Interface {
         read(&self.0.attachment.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Follows the device's name.
+    /// Sets the device's new name.
     pub fn rename(&self, name: &str) {
         let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
         name.clone_into(&mut now.name);
@@ -298,12 +297,12 @@ impl Interface {
         self.attachment(|now| now.mtu)
     }
 
-    /// Returns how many of its queues were taken over.
+    /// Returns the number of its queues that are in use.
     pub fn queues(&self) -> u32 {
         self.0.queues
     }
 
-    /// Returns what was chosen when it was opened.
+    /// Returns the mode choice of [`open`](Self::open).
     pub fn choice(&self) -> ModeChoice {
         self.0.choice
     }
@@ -328,7 +327,7 @@ impl Interface {
         self.0.steering.set_locals(locals)
     }
 
-    /// Drops packets of a flow in the kernel until a moment, or no longer.
+    /// Drops packets of a flow in the kernel until a time, or no longer.
     ///
     /// # Errors
     ///
@@ -337,7 +336,7 @@ impl Interface {
         self.0.steering.decline(src, dst, until)
     }
 
-    /// SteeringCounters the bytes of packets dropped so.
+    /// Counts the bytes of packets dropped so.
     ///
     /// # Errors
     ///
@@ -364,7 +363,7 @@ impl Interface {
         self.0.steering.set_protected(list)
     }
 
-    /// SteeringCounters the bytes of packets for the host that were dropped for a source behind the gate.
+    /// Counts the bytes of packets for the host that were dropped for a source behind the gate.
     ///
     /// # Errors
     ///
@@ -382,7 +381,7 @@ impl Interface {
         self.0.steering.blocks(source)
     }
 
-    /// SteeringCounters the bytes of packets dropped so.
+    /// Counts the bytes of packets dropped so.
     ///
     /// # Errors
     ///
@@ -391,8 +390,8 @@ impl Interface {
         self.0.steering.blocked_bytes()
     }
 
-    /// Leaves all packets to the host from now on and counts those that would have been
-    /// taken, or takes them again. The sockets stay, and may send.
+    /// Leaves all packets to the host from now on and counts those that would have been taken, or
+    /// takes them again. The sockets stay open, and may send.
     ///
     /// # Errors
     ///
@@ -404,8 +403,8 @@ impl Interface {
         Ok(())
     }
 
-    /// Leaves all packets to the host while the device cannot be served, or no longer: what
-    /// [`observe`](Self::observe) was last called with holds again then.
+    /// Leaves all packets to the host while the device cannot be served, or no longer: then the
+    /// last [`observe`](Self::observe) applies again.
     ///
     /// # Errors
     ///
@@ -428,7 +427,7 @@ impl Interface {
         self.0.steering.observes()
     }
 
-    /// Reads what the steering program has counted.
+    /// Reads the counters of the steering program.
     ///
     /// # Errors
     ///
@@ -446,21 +445,21 @@ impl Interface {
         self.0.steering.set_stall(limit)
     }
 
-    /// Returns whether received packets may have partial checksums: those of a veth, which come
-    /// from a kernel that left them to the device, and those that the kernel has handled already.
+    /// Returns whether received packets may have partial checksums: those of a veth, whose sender
+    /// left them to the device, and those that the kernel has processed already.
     pub(super) fn has_partial_checksums(&self) -> bool {
         let driver = || Device::find(&self.name()).ok()?.driver();
         self.attached() == Mode::Generic || driver().is_none_or(|name| name == *b"veth")
     }
 
-    /// Adds up the counters of the interface's sockets, those that are closed included. The
-    /// device's drops on the way out (`tx_lost`) cover all packets sent on it, the host's own too.
+    /// Adds up the counters of the interface's sockets, closed ones included. The device's drops on
+    /// the way out (`tx_lost`) cover all packets sent on it, the host's own too.
     ///
     /// The packets that the steering program has redirected are those `received`, waiting and
-    /// [lost](PortStats::lost). The kernel has no counter of failed redirections: they are the
-    /// packets missing ([`PortStats::undelivered`]) of those redirected before the last call
-    /// but 100 ms, so that they are known when packets have ceased to come for so long, or when
-    /// they are more than those received meanwhile.
+    /// [lost](PortStats::lost). The kernel does not count failed redirections: they are the packets
+    /// missing ([`PortStats::undelivered`]) of those redirected 100 ms or more before the last
+    /// call. So they are known when no packets have arrived for that time, or when they exceed
+    /// those received meanwhile.
     ///
     /// # Errors
     ///
@@ -471,7 +470,8 @@ impl Interface {
         let mut sum = sockets.closed;
         let mut waiting = 0;
         for socket in &sockets.open {
-            // First what waits: a packet that is received in between counts twice, and no loss.
+            // The waiting packets first: a packet that is received in between counts twice, which
+            // is no loss.
             waiting += socket.waiting();
             sum += socket.stats();
         }
@@ -487,7 +487,7 @@ impl Interface {
         }
         let dropped = dropped(&self.name()).unwrap_or(0);
         let lost = sockets.lost_before + dropped.saturating_sub(sockets.dropped_before);
-        // A device that is gone has dropped what it had dropped.
+        // A removed device drops nothing more.
         sockets.lost = sockets.lost.max(lost);
         Ok(PortStats {
             passed: counts.passed(),
@@ -502,7 +502,7 @@ impl Interface {
         self.sockets().open.push(Arc::clone(socket));
     }
 
-    /// Keeps the counters of a socket that closes, if it has joined.
+    /// Retains the counters of a socket that closes, if it has joined.
     pub(super) fn remove_socket(&self, socket: &Arc<SocketCounters>) {
         let mut sockets = self.sockets();
         if let Some(at) = sockets.open.iter().position(|open| Arc::ptr_eq(open, socket)) {
@@ -520,7 +520,8 @@ impl Interface {
     }
 }
 
-/// Attaches the program where `choice` allows; returns why not in the driver, if that was tried.
+/// Attaches the program as `choice` allows; returns the reason against the driver, if that was
+/// tried.
 fn attach(
     steering: &Steering,
     index: u32,
@@ -558,7 +559,7 @@ fn attach_error(error: AttachError, name: &str, mtu: usize) -> Error {
         AttachError::Queues => native(
             "the interface has fewer receive queues than its peer has transmit queues (set them equal with `ethtool -L`, or choose `auto` or `generic`)",
         ),
-        // A page, less the headroom and what the kernel keeps behind a packet.
+        // A page, less the headroom and the kernel's data behind a packet.
         AttachError::Mtu => Error::MtuTooLarge {
             interface,
             mtu,

@@ -1,9 +1,8 @@
 //! AF_XDP: packets straight from a network interface's queue.
 //!
-//! Linux hands a packet to this process before its own stack has seen it: a
-//! small program in the kernel ([`steer`]) decides which, and a socket of
-//! family `AF_XDP` delivers them into the arena. Karlsson and Töpel, "The Path
-//! to DPDK Speeds for AF_XDP", Linux Plumbers Conference 2018.
+//! Linux passes a packet to this process before its own stack sees it: a small program in the
+//! kernel ([`steer`]) selects the packets, and a socket of family `AF_XDP` delivers them into the
+//! arena. Karlsson and Töpel, "The Path to DPDK Speeds for AF_XDP", Linux Plumbers Conference 2018.
 //!
 //! ```text
 //!   interface, queue 0          kernel                    this process
@@ -13,19 +12,17 @@
 //!   other interface, queue 0 ...                     ─► Socket ────────────┘
 //! ```
 //!
-//! - [`Interface::open`] once a device: looks it up, attaches the program.
-//! - [`Socket::bind`] once a queue: a [`Port`](crate::Port).
-//! - [`bpf`]: the assembler, maps, programs and links that steering is made of.
+//! - [`Interface::open`], once per device: looks it up and attaches the program.
+//! - [`Socket::bind`], once per queue: creates a [`Port`](crate::Port).
+//! - [`bpf`]: the assembler, maps, programs and links, of which steering consists.
 //! - `ring`: the four rings a socket shares with the kernel; `umem`, `region`:
 //!   the memory.
-//! - [`Error`]: what can go wrong before the first packet.
+//! - [`Error`]: errors before the first packet.
 //!
-//! Three modes, tried in this order and named by
-//! [`Port::mode`](crate::Port::mode): *zero-copy*, where the device itself
-//! writes into the arena; *copy*, where the driver runs the program and the
-//! kernel copies; *generic*, where the stack runs it. Nothing is pinned and the
-//! program is attached by a link, so nothing stays behind when the process
-//! ends, however it ends.
+//! Three modes are tried in this order, and [`Port::mode`](crate::Port::mode) returns the result:
+//! *zero-copy*, in which the device itself writes into the arena; *copy*, in which the driver runs
+//! the program and the kernel copies; *generic*, in which the stack runs it. Nothing is pinned, and
+//! the program is attached by a link, so nothing remains when the process ends in any way.
 //!
 //! # Examples
 //!

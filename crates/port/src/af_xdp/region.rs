@@ -1,22 +1,18 @@
-//! The region: the memory that packets live in.
+//! The region: the memory of packets.
 //!
-//! One anonymous mapping, page-aligned and zeroed, cut into frames of one
-//! size. It is the memory of an [`Arena`](crate::Arena) and, when AF_XDP
-//! sockets are bound to it, the kernel's UMEM at the same time. Huge pages are
-//! advised, not demanded: without them the program is slower by some page
-//! walks, not broken.
+//! It is one anonymous mapping, page-aligned and zeroed, divided into frames of one size. It is the
+//! memory of an [`Arena`](crate::Arena) and, when AF_XDP sockets are bound to it, also the kernel's
+//! UMEM. Huge pages are requested but not required: without them the program only needs more page
+//! walks.
 //!
-//! Two writers share these bytes, us and the kernel, and no lock stands
-//! between them. What keeps them apart is the one token a frame
-//! ([`Frame`]): the accessors below give out a slice only
-//! against the token, for as long as it and the region are borrowed, and a
-//! frame's number goes into a ring of the kernel only when its token has been
-//! consumed (`socket.rs`). So whoever can make a slice, the kernel does not
-//! have the frame.
+//! Two writers share these bytes without a lock: this process and the kernel. The token of a frame
+//! ([`Frame`]) separates them: the accessors below return a slice only for a token, while both the
+//! token and the region are borrowed, and a frame's number enters a kernel ring only when its token
+//! has been consumed (`socket.rs`). So while a slice of a frame exists, the kernel does not have
+//! the frame.
 //!
-//! The kernel pins the pages while a socket is bound: unmapping the region
-//! before the sockets close leaves them writing to pages that nobody sees,
-//! which is harmless.
+//! The kernel pins the pages while a socket is bound: if the region is unmapped before the sockets
+//! close, they write to pages that no mapping refers to, which is harmless.
 
 #![expect(unsafe_code, reason = "maps memory that is shared with the kernel, and slices it")]
 
@@ -27,14 +23,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Frame;
 
-/// Memory is mapped in multiples of this, so that huge pages can hold it whole.
+/// Memory is mapped in multiples of this, so that it can consist of huge pages.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// The next region's tag. Tags are identities, not state: nothing is looked up
-/// by them.
+/// The next region's tag. Tags are identities, not state: no lookup uses them.
 static NEXT_TAG: AtomicU32 = AtomicU32::new(0);
 
-/// A page-aligned zeroed mapping that gives out slices against frame tokens.
+/// A page-aligned zeroed mapping that returns slices for frame tokens.
 pub(crate) struct Region {
     base: NonNull<u8>,
     /// Bytes that frames may lie in.
@@ -61,8 +56,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// The system's, when the memory cannot be had; `InvalidInput` for a `len`
-    /// of 0 or beyond what a frame's 32-bit place can name.
+    /// The system's error of the allocation; `InvalidInput` for a `len` of 0 or beyond a frame's
+    /// 32-bit offset.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
         if len == 0 || len > 1 << 32 {
             return Err(io::Error::new(
@@ -72,7 +67,7 @@ impl Region {
         }
         let tag = NEXT_TAG
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tag| tag.checked_add(1))
-            .map_err(|_| io::Error::other("this process has made 2^32 arenas"))?;
+            .map_err(|_| io::Error::other("this process has created 2^32 arenas"))?;
         let mapped = len.next_multiple_of(HUGE_PAGE);
         // SAFETY:
         // - a null hint and MAP_ANONYMOUS: the kernel chooses fresh addresses,
@@ -92,7 +87,7 @@ impl Region {
         }
         // SAFETY:
         // - the range was mapped just above and the advice changes no content.
-        // The result is of no interest: without huge pages all is still right.
+        // The result is ignored: huge pages are optional.
         unsafe { libc::madvise(base, mapped, libc::MADV_HUGEPAGE) };
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap gave null"))?;
         Ok(Self { base, len, mapped, tag })
@@ -104,7 +99,7 @@ impl Region {
         self.tag
     }
 
-    /// Returns where the mapping begins, for registering it as a UMEM.
+    /// Returns the address of the mapping, to register it as a UMEM.
     pub(crate) fn base(&self) -> usize {
         self.base.as_ptr().expose_provenance()
     }
@@ -117,7 +112,7 @@ impl Region {
     /// Checks that the token is of this region and inside it.
     #[inline]
     fn check(&self, frame: &Frame) -> usize {
-        assert!(frame.tag == self.tag, "a frame was given to an arena that it is not of");
+        assert!(frame.tag == self.tag, "a frame was passed to a foreign arena");
         let at = frame.at as usize;
         assert!(at + frame.len() <= self.len, "a frame reaches beyond its arena");
         at
@@ -153,7 +148,7 @@ impl Region {
         unsafe { slice::from_raw_parts_mut(first, frame.len()) }
     }
 
-    /// Asks the CPU to fetch the packet's first cache line.
+    /// Prefetches the packet's first cache line.
     #[inline]
     pub(crate) fn prefetch(&self, frame: &Frame) {
         let at = self.check(frame);

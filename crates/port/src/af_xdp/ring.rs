@@ -11,28 +11,25 @@
 //!   descriptor:  │ place, 8 bytes │ length, 4 │ options, 4 │
 //! ```
 //!
-//! A ring is a power of two of slots between two counters that only grow and
-//! wrap at 2^32: `producer` says how many slots were ever filled, `consumer`
-//! how many were ever emptied; each side writes only its own. The slots
-//! `consumer..producer` (modulo the size) belong to the consumer, the others to
-//! the producer.
+//! A ring is a power of two of slots between two counters that only grow and wrap at 2^32:
+//! `producer` is the number of slots that were ever filled, `consumer` the number that were ever
+//! emptied; each side writes only its own. The slots `consumer..producer` (modulo the size) belong
+//! to the consumer, the others to the producer.
 //!
-//! Ordering, which is the whole protocol (Documentation/networking/af_xdp.rst
-//! and the comment at the head of net/xdp/xsk_queue.h):
+//! Memory ordering, which is the whole protocol (Documentation/networking/af_xdp.rst and the
+//! comment at the head of net/xdp/xsk_queue.h):
 //!
-//! - the producer writes slots, then stores `producer` with *release*; the
-//!   consumer loads `producer` with *acquire*, then reads slots: so it sees
-//!   what was written;
-//! - the consumer reads slots, then stores `consumer` with *release*; the
-//!   producer loads `consumer` with *acquire*, then overwrites slots: so it
-//!   does not overwrite what is still being read.
+//! - the producer writes slots, then stores `producer` with *release*; the consumer loads
+//!   `producer` with *acquire*, then reads slots: so it sees the written data;
+//! - the consumer reads slots, then stores `consumer` with *release*; the producer loads `consumer`
+//!   with *acquire*, then overwrites slots: so it does not overwrite slots that are still being
+//!   read.
 //!
-//! Our own counter is kept in a plain field and the other side's is cached: its
-//! cache line is fetched from the other CPU only when the cached value says
-//! that there is too little, which is about once a batch.
+//! Our own counter is in a plain field and the other side's is cached: its cache line is fetched
+//! from the other CPU only when the cached value is insufficient, which is about once a batch.
 //!
-//! `flags` has one bit, `XDP_RING_NEED_WAKEUP`: the kernel will not look at the
-//! ring before it is called.
+//! `flags` has one bit, `XDP_RING_NEED_WAKEUP`: the kernel does not read the ring before a system
+//! call.
 
 #![expect(unsafe_code, reason = "memory that the kernel writes to, mapped from a socket")]
 
@@ -42,7 +39,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a slot may be: plain old data that any bytes are a value of.
+/// The content of a slot: plain data for which all bit patterns are valid.
 ///
 /// # Safety
 ///
@@ -64,15 +61,15 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping is this value's own (the kernel apart), what is reached through it by
-// reference are atomics, and nothing in it is bound to a thread.
+// SAFETY: this value alone owns the mapping (besides the kernel), references into it are to
+// atomics, and nothing in it is bound to a thread.
 unsafe impl Send for Mapping {}
 
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the ring that `page_offset` names, `len` bytes of it.
+    /// Maps `len` bytes of the ring at `page_offset`.
     fn new(socket: BorrowedFd<'_>, len: usize, page_offset: libc::off_t) -> io::Result<Self> {
         // SAFETY:
         // - a null hint: the kernel chooses fresh addresses, so nothing that
@@ -110,8 +107,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `base` and `len` are what `mmap` was given and gave, and
-        // references into it borrow from `self`.
+        // SAFETY: `base` and `len` are those of `mmap`, and references into the mapping borrow from
+        // `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -125,10 +122,10 @@ pub(crate) struct RingDepth {
 }
 
 impl RingDepth {
-    /// SteeringCounters the slots that are filled and were not given back.
+    /// Counts the slots that are filled and not yet released.
     pub(crate) fn get(&self) -> u32 {
         let read = |offset| self.mapping.counter(offset).load(Ordering::Acquire);
-        // The consumer first: it never passes the producer.
+        // The consumer is read first: it never passes the producer.
         let consumer = read(self.consumer);
         read(self.producer).wrapping_sub(consumer)
     }
@@ -153,15 +150,14 @@ impl<T: Slot> Ring<T> {
         offsets: libc::xdp_ring_offset,
         page_offset: libc::off_t,
     ) -> io::Result<Self> {
-        assert!(size.is_power_of_two(), "the kernel has taken only powers of two");
+        assert!(size.is_power_of_two(), "the kernel accepts only powers of two");
         let len = offsets.desc as usize + size as usize * size_of::<T>();
         let mapping = Arc::new(Mapping::new(socket, len, page_offset)?);
         assert!((offsets.desc as usize).is_multiple_of(align_of::<T>()), "the kernel's layout");
         // SAFETY: `desc` is less than `len`, so this is inside the mapping.
         let slots = unsafe { mapping.base.add(offsets.desc as usize) }.cast();
         let ring = Self { mapping, offsets, slots, size };
-        // A fresh ring is at zero. Starting anywhere else would hand the kernel
-        // slots that were never written.
+        // A new ring is at zero. Another start would give the kernel slots that were never written.
         let fresh = ring.producer().load(Ordering::Relaxed) == 0
             && ring.consumer().load(Ordering::Relaxed) == 0;
         if fresh { Ok(ring) } else { Err(io::Error::other("a ring of a new socket is in use")) }
@@ -177,8 +173,8 @@ impl<T: Slot> Ring<T> {
         self.mapping.counter(self.offsets.consumer)
     }
 
-    /// Returns whether the kernel waits to be called. Relaxed: a wakeup that is
-    /// missed by a moment is made with the next flush.
+    /// Returns whether the kernel waits for a system call. Relaxed: a wakeup that is just missed is
+    /// made with the next flush.
     #[inline]
     fn needs_wakeup(&self) -> bool {
         let flags = self.mapping.counter(self.offsets.flags).load(Ordering::Relaxed);
@@ -193,12 +189,12 @@ impl<T: Slot> Ring<T> {
     }
 }
 
-/// The side that fills slots: fill and transmit rings.
+/// The side that fills slots: that of fill and transmit rings.
 pub(crate) struct Producer<T> {
     ring: Ring<T>,
-    /// Slots ever filled, published or not.
+    /// Total slots filled, published or not.
     next: u32,
-    /// Slots ever emptied, as last seen.
+    /// Total slots emptied, as last read.
     emptied: u32,
 }
 
@@ -213,8 +209,8 @@ impl<T: Slot> Producer<T> {
         Ok(Self { ring: Ring::new(socket, size, offsets, page_offset)?, next: 0, emptied: 0 })
     }
 
-    /// Returns how many slots are free, looking at the kernel's counter only
-    /// where the cached one shows fewer than `wanted`.
+    /// Returns the number of free slots; reads the kernel's counter only if the cached one shows
+    /// fewer than `wanted`.
     #[inline]
     pub(crate) fn free(&mut self, wanted: u32) -> u32 {
         let free = self.ring.size - self.next.wrapping_sub(self.emptied);
@@ -226,13 +222,13 @@ impl<T: Slot> Producer<T> {
         self.ring.size - self.next.wrapping_sub(self.emptied)
     }
 
-    /// Returns how many slots the kernel has not emptied yet.
+    /// Returns the number of slots that the kernel has not emptied yet.
     #[inline]
     pub(crate) fn pending(&mut self) -> u32 {
         self.ring.size - self.free(self.ring.size)
     }
 
-    /// Writes the next slot, not yet for the kernel to see.
+    /// Writes the next slot, without publishing it.
     ///
     /// # Panics
     ///
@@ -240,39 +236,39 @@ impl<T: Slot> Producer<T> {
     ///
     /// # Safety
     ///
-    /// `value` names a frame of the socket's UMEM that nobody uses any more:
-    /// its token has been consumed.
+    /// `value` names a frame of the socket's UMEM that is no longer in use: its token has been
+    /// consumed.
     #[inline]
     pub(crate) unsafe fn push(&mut self, value: T) {
         assert!(self.next.wrapping_sub(self.emptied) < self.ring.size, "a slot is free");
         // SAFETY:
         // - `slot` is inside the mapping and aligned;
-        // - the assertion and the acquire in `free` say that the kernel is done
-        //   with it, and it will not look again before `publish`.
+        // - the assertion and the acquire in `free` prove that the kernel has read it, and the
+        //   kernel does not read it again before `publish`.
         unsafe { self.ring.slot(self.next).write(value) };
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Shows the kernel every slot that was written.
+    /// Publishes every written slot to the kernel.
     #[inline]
     pub(crate) fn publish(&mut self) {
-        // Release: whoever sees the counter sees the slots.
+        // Release: a reader that sees the counter sees the slots.
         self.ring.producer().store(self.next, Ordering::Release);
     }
 
-    /// Returns whether the kernel waits to be called before it looks.
+    /// Returns whether the kernel waits for a system call before it reads the ring.
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
     }
 }
 
-/// The side that empties slots: receive and completion rings.
+/// The side that empties slots: that of receive and completion rings.
 pub(crate) struct Consumer<T> {
     ring: Ring<T>,
-    /// Slots ever emptied, released or not.
+    /// Total slots emptied, released or not.
     next: u32,
-    /// Slots ever filled, as last seen.
+    /// Total slots filled, as last read.
     filled: u32,
 }
 
@@ -287,15 +283,15 @@ impl<T: Slot> Consumer<T> {
         Ok(Self { ring: Ring::new(socket, size, offsets, page_offset)?, next: 0, filled: 0 })
     }
 
-    /// Returns how many slots wait, for others to look at.
+    /// Returns an observer of the number of waiting slots.
     pub(crate) fn depth(&self) -> RingDepth {
         let Ring { mapping, offsets, .. } = &self.ring;
         let (producer, consumer) = (offsets.producer, offsets.consumer);
         RingDepth { mapping: Arc::clone(mapping), producer, consumer }
     }
 
-    /// Returns how many slots are waiting, looking at the kernel's counter only
-    /// where the cached one shows none.
+    /// Returns the number of waiting slots; reads the kernel's counter only if the cached one shows
+    /// none.
     #[inline]
     pub(crate) fn waiting(&mut self) -> u32 {
         if self.filled == self.next {
@@ -305,7 +301,7 @@ impl<T: Slot> Consumer<T> {
         self.filled.wrapping_sub(self.next)
     }
 
-    /// Reads the next slot, not yet giving it back.
+    /// Reads the next slot, without releasing it.
     ///
     /// # Panics
     ///
@@ -315,14 +311,14 @@ impl<T: Slot> Consumer<T> {
         assert!(self.next != self.filled, "a slot is waiting");
         // SAFETY:
         // - `slot` is inside the mapping and aligned, any bytes are a `T`;
-        // - the assertion and the acquire in `waiting` say that the kernel has
-        //   written it, and it will not write again before `release`.
+        // - the assertion and the acquire in `waiting` prove that the kernel has written it, and
+        //   the kernel does not write it again before `release`.
         let value = unsafe { self.ring.slot(self.next).read() };
         self.next = self.next.wrapping_add(1);
         value
     }
 
-    /// Gives the kernel back every slot that was read.
+    /// Releases every read slot to the kernel.
     #[inline]
     pub(crate) fn release(&mut self) {
         // Release: the slots have been read before the kernel sees this.
@@ -342,13 +338,13 @@ mod tests {
         libc::xdp_ring_offset { producer: 0, consumer: 64, flags: 128, desc: 192 };
     const SIZE: u32 = 64;
 
-    /// Both ends of one ring, in memory that two mappings share as a socket's
-    /// is shared with the kernel, with counters that stand at `start`.
+    /// Returns both ends of one ring, in memory that two mappings share as a socket and the kernel
+    /// do, with counters of `start`.
     fn ring(start: u32) -> (Producer<u64>, Consumer<u64>) {
         // SAFETY: the name is a string that ends in NUL; it makes a descriptor.
         let fd = unsafe { libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC) };
         assert!(fd >= 0, "{}", io::Error::last_os_error());
-        // SAFETY: made just above, and nobody else knows it.
+        // SAFETY: created just above, and not yet shared.
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(4096).unwrap();
         let mut producer = Producer::new(file.as_fd(), SIZE, OFFSETS, 0).unwrap();

@@ -1,14 +1,12 @@
 //! The UMEM: an arena as the kernel knows it.
 //!
-//! The first AF_XDP socket of an arena registers its memory; each later one
-//! names any socket that has it and joins with `XDP_SHARED_UMEM`, bringing
-//! rings of its own. From then on a frame's place means the same to all of
-//! them, and a frame received on one interface is sent on another by writing
-//! its number into another ring.
+//! The first AF_XDP socket of an arena registers its memory; each later one names a socket that has
+//! it and joins with `XDP_SHARED_UMEM`, with its own rings. From then on a frame's offset means the
+//! same to all of them, and a frame received on one interface is sent on another by writing its
+//! number into another ring.
 //!
-//! What the arena keeps of this are weak references to its sockets, to have
-//! one to name. When the last of them is closed the kernel forgets the UMEM,
-//! and the next socket registers it anew.
+//! The arena holds weak references to its sockets, so that a new one can name one of them. When the
+//! last of them is closed the kernel releases the UMEM, and the next socket registers it again.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};

@@ -1,23 +1,23 @@
-//! The handover: packets from one worker to another, when their flow is the other's.
+//! The handover: passes packets to the worker that their flow belongs to.
 //!
-//! A card brings a packet to a queue, and a queue is one worker's. Where a worker has to see
-//! all packets of a pair of addresses and the card spreads by something else, or cannot be told
-//! what by, the worker that got the packet hands it on: what Linux does as Receive Packet
-//! Steering, between CPUs.
+//! A network card delivers a packet to a queue, and each queue belongs to one worker. If one worker
+//! has to see all packets of a pair of addresses, and the card spreads packets by other fields or
+//! cannot be configured, the worker that received the packet passes it on. Linux does the same
+//! between CPUs: Receive Packet Steering.
 //!
 //! ```text
 //!   queue 0 ─► worker 0 ─── HandoverSender ─► │ bytes │ ─► HandoverPort, a port of ─► worker 1
 //!   queue 1 ─► worker 1 ─── HandoverSender ─► │ bytes │ ─► HandoverPort, a port of ─► worker 0
 //! ```
 //!
-//! From each worker to each other goes a ring of bytes (`ring.rs`) with one end each, so that
-//! nobody waits for anybody. A packet is copied in and out, because arenas are a worker's own. A
-//! ring without room refuses, and who gave decides what becomes of the packet. A number goes with
-//! it, so that what the sender has found out is not found out again. The receiving end
-//! is a [`Port`] like any other, that nothing can be sent by; who sleeps on its descriptor is
-//! woken by a wakeup (`wakeup.rs`).
+//! A ring of bytes (`ring.rs`) with one writer and one reader leads from each worker to each other,
+//! so that no worker waits for another. A packet is copied in and out, because each worker has its
+//! own arena. A full ring rejects the packet, and the sender decides what to do with it. A number
+//! accompanies the packet, so that the receiver need not repeat the sender's classification. The
+//! receiving end is a [`Port`] that transmits nothing; a wakeup (`wakeup.rs`) wakes a worker that
+//! sleeps on its descriptor.
 //!
-//! Packets of one flow that came by one queue stay in order.
+//! Packets of one flow from one queue stay in order.
 
 mod ring;
 mod wakeup;
@@ -30,40 +30,40 @@ use crate::{Arena, Frame, Port, PortStats};
 use ring::{PopResult, Reader, Writer, ring};
 use wakeup::Wakeup;
 
-/// Bytes of a ring where nothing else is said: some thousand packets of usual length, or 689 of
-/// 1514 bytes.
+/// Default size of a ring in bytes: some thousand packets of usual length, or 689 of 1514 bytes.
 pub const RING_BYTES: usize = 1 << 20;
 
-/// A worker's ends towards the others.
+/// A worker's sending ends towards the other workers.
 #[derive(Debug)]
 pub struct HandoverSender {
-    /// By the number of the worker; `None` for its own.
+    /// By worker number; `None` for its own.
     to: Vec<Option<(Writer, Arc<Wakeup>)>>,
-    /// Which of them were given something since the last ring.
-    given: Vec<bool>,
+    /// The workers that were sent packets since the last wakeup.
+    sent: Vec<bool>,
 }
 
 impl HandoverSender {
-    /// Gives a copy of a packet to another worker, and says whether there was room. What was
-    /// given is seen at once by a worker that is awake; [`wake_receivers`](Self::wake_receivers) wakes the others.
+    /// Sends a copy of a packet to another worker, and returns whether there was room. A worker
+    /// that is awake receives it at once; [`wake_receivers`](Self::wake_receivers) wakes the
+    /// others.
     ///
-    /// With it goes a number of the sender's, for whoever takes it: [`Frame::mark`].
+    /// The receiver gets the number `mark` with the packet: [`Frame::mark`].
     ///
-    /// There is never room with itself, with a worker that there is none of, and with one that
-    /// has ended.
+    /// There is never room for the sender itself, for a worker that does not exist, and for one
+    /// that has ended.
     #[inline]
     pub fn send(&mut self, worker: usize, mark: u32, packet: &[u8]) -> bool {
         let Some(Some((writer, _))) = self.to.get_mut(worker) else { return false };
-        let given = writer.push(mark, packet);
-        self.given[worker] |= given;
-        given
+        let pushed = writer.push(mark, packet);
+        self.sent[worker] |= pushed;
+        pushed
     }
 
-    /// Wakes those who were given something and sleep: to be called once a batch.
+    /// Wakes the sleeping workers that were sent packets; to be called once a batch.
     #[inline]
     pub fn wake_receivers(&mut self) {
-        for (given, to) in self.given.iter_mut().zip(&self.to) {
-            if std::mem::take(given)
+        for (sent, to) in self.sent.iter_mut().zip(&self.to) {
+            if std::mem::take(sent)
                 && let Some((_, wakeup)) = to
             {
                 wakeup.wake();
@@ -72,32 +72,32 @@ impl HandoverSender {
     }
 }
 
-/// The port by which a worker receives what others give to it.
+/// The port by which a worker receives packets from the others.
 #[derive(Debug)]
 pub struct HandoverPort {
     mac: [u8; 6],
     mtu: usize,
     from: Vec<Reader>,
-    /// Who is asked first, in turns, so that nobody's packets wait for ever.
+    /// The ring that is read first; it rotates, so that no ring's packets wait forever.
     first: usize,
     wakeup: Arc<Wakeup>,
     stats: PortStats,
 }
 
 impl HandoverPort {
-    /// Gives the port the address and the MTU of the one that its packets came by.
+    /// Sets the port's address and MTU to those of the port that received its packets.
     #[must_use]
     pub fn with_link(self, mac: [u8; 6], mtu: usize) -> Self {
         Self { mac, mtu, ..self }
     }
 }
 
-/// Makes the ends for so many workers, with rings of at least so many bytes: each worker's
-/// own, in their order.
+/// Creates the ends for `workers` workers, with rings of at least `bytes` bytes; returns each
+/// worker's ends, in order.
 ///
 /// # Errors
 ///
-/// The system's, which has no descriptor left.
+/// The system's error: no descriptor is left.
 ///
 /// # Examples
 ///
@@ -130,7 +130,7 @@ pub fn channels(workers: usize, bytes: usize) -> io::Result<Vec<(HandoverSender,
                 (writer, Arc::clone(wakeup))
             }));
         }
-        senders.push(HandoverSender { to, given: vec![false; workers] });
+        senders.push(HandoverSender { to, sent: vec![false; workers] });
     }
     let handed = readers.into_iter().zip(wakeups).map(|(from, wakeup)| HandoverPort {
         mac: [0; 6],
@@ -178,7 +178,7 @@ impl Port for HandoverPort {
         received
     }
 
-    /// Takes nothing: no way leads here.
+    /// Transmits nothing: this port only receives.
     fn transmit(&mut self, _: &mut Arena, _: &mut Vec<Frame>) -> usize {
         0
     }

@@ -1,4 +1,4 @@
-//! Packets between workers: each arrives once, whole, in order, or is refused.
+//! Packets between workers: each arrives once, complete, in order, or is rejected.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,13 +20,12 @@ fn packet(from: usize, n: u64) -> Vec<u8> {
     packet
 }
 
-/// What goes with it, with bits in all of its bytes.
+/// Returns the mark of packet `n`, with bits in all of its bytes.
 fn mark(n: u64) -> u32 {
     (n as u32 + 1).wrapping_mul(0x9e37_79b1)
 }
 
-/// Receives all there is; returns sender and number of each packet, whose bytes and mark it has
-/// compared.
+/// Receives all packets, compares their bytes and marks, and returns the sender and number of each.
 fn all(handed: &mut HandoverPort, arena: &mut Arena) -> Vec<(usize, u64)> {
     let (mut frames, mut seen) = (Vec::<Frame>::new(), Vec::new());
     while handed.receive(arena, 32, &mut frames) > 0 {
@@ -50,7 +49,7 @@ fn split(workers: usize, bytes: usize) -> (Vec<HandoverSender>, Vec<HandoverPort
 #[test]
 fn handed_over_packet_arrives_once_at_its_worker() {
     const WORKERS: usize = 3;
-    // Short rings, so that packets and lengths lie across their ends.
+    // Short rings, so that packets and lengths wrap at their ends.
     let (mut senders, mut handed) = split(WORKERS, 8191);
     let mut arena = Arena::new(64, 2048).unwrap();
     let mut rng = Rng::with_seed(3);
@@ -73,7 +72,7 @@ fn handed_over_packet_arrives_once_at_its_worker() {
     let mut count = 0;
     for (at, handed) in handed.iter_mut().enumerate() {
         got[at].extend(all(handed, &mut arena));
-        // In order from each; between two there is none.
+        // Packets of one sender are in order; those of two senders have no order.
         for from in 0..WORKERS {
             let of = |list: &[(usize, u64)]| -> Vec<u64> {
                 list.iter().filter(|pair| pair.0 == from).map(|pair| pair.1).collect()
@@ -84,7 +83,7 @@ fn handed_over_packet_arrives_once_at_its_worker() {
         count += got[at].len();
     }
     assert_eq!(count + refused, 20_000);
-    assert!(count > 10_000, "only {count} went over");
+    assert!(count > 10_000, "only {count} arrived");
     assert_eq!(arena.available(), 64);
 }
 
@@ -97,7 +96,7 @@ fn full_handover_ring_refuses_and_loses_nothing() {
     assert_eq!(all(&mut handed[1], &mut arena).len(), given);
     assert!(senders[0].send(1, mark(99), &packet(0, 99)));
     assert_eq!(all(&mut handed[1], &mut arena), [(0, 99)]);
-    // Who has ended takes nothing.
+    // A worker that has ended receives nothing.
     drop(handed);
     assert!(!senders[0].send(1, 0, &[0; 60]));
 }
@@ -116,8 +115,8 @@ fn empty_arena_leaves_packets_in_handover_ring() {
     assert_eq!(handed[1].stats().rx_dropped, 1);
 }
 
-/// A sleeper who is not woken sleeps on until poll(2) has had enough: none does, whenever the
-/// packet comes between his last look and his sleep.
+/// A lost wakeup would let a worker sleep until poll(2) times out: none is lost, whenever the
+/// packet arrives between its last check and its sleep.
 #[test]
 fn no_wakeup_is_lost() {
     const PACKETS: u64 = 20_000;
@@ -151,7 +150,7 @@ fn no_wakeup_is_lost() {
             }
             let mut each = [PollFd::new(handed.descriptor().unwrap(), PollFlags::POLLIN)];
             let woken = poll(&mut each, PollTimeout::from(TIMEOUT_MS)).unwrap();
-            assert_eq!(woken, 1, "nobody rang for packet {next}");
+            assert_eq!(woken, 1, "no wakeup for packet {next}");
         }
     });
 }

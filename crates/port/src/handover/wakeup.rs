@@ -1,15 +1,15 @@
-//! A wakeup: wakes one sleeper, and costs who rings it nothing while nobody sleeps.
+//! A wakeup: wakes a sleeping worker, and costs the sender nothing while that is awake.
 //!
 //! ```text
-//!   sleeper   asleep := true ─► fence ─► is there anything? ─ yes ─► rings it himself
+//!   receiver  asleep := true ─► fence ─► any packet? ─ yes ─► signals itself
 //!                                              │ no
 //!                                              └► poll(2) on the descriptor
-//!   ringer    what he brings ─► fence ─► asleep? ─ yes, and no longer ─► writes
+//!   sender    packet ─► fence ─► asleep? ─ yes ─► asleep := false, signals
 //! ```
 //!
-//! Each writes before the fence what the other reads behind it, so that one of the two at least
-//! sees the other (Dekker): what is brought is found, or the wakeup rings. A ring too many, of one
-//! who was slow, is a turn for nothing.
+//! Each writes before the fence what the other reads behind it, so that at least one of the two
+//! sees the other's write (Dekker): the receiver finds the packet, or the sender signals. An
+//! unnecessary signal costs the receiver one idle turn.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,29 +17,29 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// One sleeper's wakeup.
+/// The wakeup of one worker.
 #[derive(Debug)]
 pub(super) struct Wakeup {
     event: EventFd,
-    /// It has to be rung.
+    /// The worker sleeps and has to be signalled.
     asleep: AtomicBool,
-    /// It may have been rung since it was last silenced.
+    /// The event may have been signalled since it was last cleared.
     may_be_set: AtomicBool,
 }
 
 impl Wakeup {
-    /// Makes one, silent.
+    /// Creates a wakeup that is not signalled.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's error.
     pub(super) fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let event = EventFd::from_value_and_flags(0, flags)?;
         Ok(Self { event, asleep: AtomicBool::new(false), may_be_set: AtomicBool::new(false) })
     }
 
-    /// Wakes the sleeper, if he sleeps, after something was brought.
+    /// Wakes the worker, if it sleeps, after a packet was sent.
     #[inline]
     pub(super) fn wake(&self) {
         fence(Ordering::SeqCst);
@@ -48,7 +48,7 @@ impl Wakeup {
         }
     }
 
-    /// Returns whether the sleeper is about to sleep, unless there is `any`thing.
+    /// Prepares to sleep; signals itself if there is `any` packet.
     pub(super) fn prepare_sleep(&self, any: impl FnOnce() -> bool) {
         self.may_be_set.store(true, Ordering::Relaxed);
         self.asleep.store(true, Ordering::Relaxed);
@@ -58,19 +58,19 @@ impl Wakeup {
         }
     }
 
-    /// Returns whether the sleeper is awake, and silences the wakeup.
+    /// Records that the worker is awake, and clears the event.
     #[inline]
     pub(super) fn clear(&self) {
         if self.may_be_set.load(Ordering::Relaxed) {
             self.may_be_set.store(false, Ordering::Relaxed);
             self.asleep.store(false, Ordering::Relaxed);
-            // Nothing to read is as good.
+            // An error means that there was nothing to clear.
             let _ = self.event.read();
         }
     }
 
     fn write(&self) {
-        // It fails where it has been rung 2^64 - 2 times, which wakes as well.
+        // It fails only if 2^64 - 2 signals are pending, which wake the worker as well.
         let _ = self.event.write(1);
     }
 }

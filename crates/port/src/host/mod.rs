@@ -1,4 +1,4 @@
-//! The host's own stack, for packets that were taken and are the host's after all.
+//! The host's own stack, for packets that were taken but belong to the host.
 //!
 //! The steering program leaves packets to Linux that it recognizes by the packet alone. Cases that
 //! depend on the routes (a next hop behind an interface that is not the router's, a packet longer
@@ -42,7 +42,7 @@ const ADDRESS: usize = 6;
 /// The largest MTU of a TAP device.
 const MTU: u16 = u16::MAX - ETHERNET as u16;
 
-/// A way back into the host's stack. Clones are the same device.
+/// The entry into the host's stack. Clones refer to the same device.
 #[derive(Clone)]
 pub struct Host {
     device: Arc<SyncDevice>,
@@ -65,8 +65,8 @@ impl Host {
         let builder = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(MTU);
         let device = builder.enable(false).build_sync().map_err(without_device)?;
         device.set_nonblocking(true)?;
-        // Before it is up: it is to send nothing of its own. A kernel without IPv6 has no such
-        // switch.
+        // Set before it is up, so that it sends no packets of its own. A kernel without IPv6 has no
+        // such setting.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let (mac, index) = (device.mac_address()?, device.if_index()?);
         tc::add_clsact(index).map_err(without_clsact)?;
@@ -80,8 +80,8 @@ impl Host {
         &self.name
     }
 
-    /// Lets packets be [given](Self::give) as from the interface with this number. Filters of
-    /// interfaces that are no longer there are taken away.
+    /// Registers the interface with this number, so that packets can be [given](Self::give) as from
+    /// it. Removes the filters of interfaces that no longer exist.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Host {
             return Ok(());
         }
         interfaces.retain(|&(gone, place)| {
-            // Where it cannot be taken away it redirects to nowhere, and is tried again.
+            // A filter that cannot be removed redirects to nowhere, and the removal is tried again.
             if_indextoname(gone).is_ok() || tc::delete_redirect(self.index, place).is_err()
         });
         let free = (1..=u16::MAX).find(|free| interfaces.iter().all(|(_, place)| place != free));
@@ -119,7 +119,7 @@ impl Host {
     }
 }
 
-/// Adds what to do to an error of the TAP device's making.
+/// Adds the remedy to an error of the TAP device's creation.
 fn without_device(error: io::Error) -> io::Error {
     let remedy = match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => {
@@ -131,7 +131,7 @@ fn without_device(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {remedy}"))
 }
 
-/// Adds what to do to an error of the TAP device's filters.
+/// Adds the remedy to an error of the TAP device's filters.
 fn without_clsact(error: io::Error) -> io::Error {
     let remedy = "the kernel has no `clsact`: load its module by `modprobe sch_ingress`";
     match error.raw_os_error() {

@@ -1,9 +1,9 @@
-//! Traffic control by netlink, as much as [`Host`](super::Host) needs of it: the hook on what a
-//! device receives, and filters there that hand frames to another interface.
+//! Traffic control by netlink, as far as [`Host`](super::Host) needs it: the hook on a device's
+//! receive path, and filters there that redirect frames to another interface.
 //!
-//! A filter is a classic BPF program that compares the last four bytes of a frame with the
-//! number of an interface, and the action `mirred` that redirects to what that interface
-//! receives. Messages are those of rtnetlink(7) with `linux/pkt_sched.h`, `linux/pkt_cls.h` and
+//! A filter is a classic BPF program that compares the last four bytes of a frame with the number
+//! of an interface, and the action `mirred`, which redirects to that interface's receive path.
+//! Messages are those of rtnetlink(7) with `linux/pkt_sched.h`, `linux/pkt_cls.h` and
 //! `linux/tc_act/tc_mirred.h`; the kernel answers each with an error number or 0.
 
 use std::io;
@@ -25,7 +25,7 @@ const NLMSG_ERROR: u16 = 2;
 const NLA_F_NESTED: u16 = 0x8000;
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
-// linux/pkt_sched.h: the handle and parent of `clsact`, and its hook on what is received.
+// linux/pkt_sched.h: the handle and parent of `clsact`, and its ingress hook.
 const CLSACT: u32 = 0xffff_0000;
 const CLSACT_PARENT: u32 = 0xffff_fff1;
 const RECEIVED: u32 = 0xffff_fff2;
@@ -52,8 +52,8 @@ pub(super) fn add_clsact(device: u32) -> io::Result<()> {
     request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, &message)
 }
 
-/// Redirects what a device receives with the number of `interface` at its end to what that
-/// interface receives. `place` orders the filters of the device.
+/// Redirects frames that a device receives with the number of `interface` at their end to that
+/// interface's receive path. `place` orders the filters of the device.
 pub(super) fn add_redirect(device: u32, place: u16, interface: u32) -> io::Result<()> {
     let mut message = filter(device, place);
     nest(&mut message, TCA_OPTIONS, |options| {
@@ -127,7 +127,7 @@ fn nest(message: &mut Vec<u8>, kind: u16, inner: impl FnOnce(&mut Vec<u8>)) {
     attribute(message, kind | NLA_F_NESTED, &value);
 }
 
-/// Sends a request, and waits for the kernel's answer, which is there at once.
+/// Sends a request, and receives the kernel's answer, which is available at once.
 fn request(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     let socket = socket(
         AddressFamily::Netlink,

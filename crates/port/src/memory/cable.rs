@@ -1,10 +1,8 @@
 //! The cable: two ports joined by two rings.
 //!
-//! What one end transmits the other receives. Each direction is a ring of slots
-//! that copies the bytes, so that the two ends may work on different arenas, in
-//! different threads, and so that the packet a test looks at is the one that
-//! was sent and not a frame that has been reused since. The lock is taken once
-//! a batch.
+//! Each end receives the packets that the other transmits. Each direction is a ring of slots that
+//! copies the bytes, so that the two ends may use different arenas in different threads, and a test
+//! reads the packet as it was sent and not a reused frame. The lock is taken once a batch.
 //!
 //! ```text
 //!   near.transmit ─► │ slot │ slot │ ... │ ─► far.receive
@@ -12,18 +10,17 @@
 //!   near.punt     ─► │ slot │ ... │ ─► near.host().take()
 //! ```
 //!
-//! A full ring refuses: `transmit` leaves the rest with the caller, as a
-//! transmit ring of hardware does. The router's own stack is a third ring,
-//! which a test empties through [`PuntedPackets`].
+//! A full ring accepts nothing: `transmit` leaves the rest with the caller, as a hardware transmit
+//! ring does. The host's stack is a third ring, which a test empties through [`PuntedPackets`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Arena, Frame, Port, PortStats};
 
-/// Slots of a ring where nothing else is said.
+/// Default number of slots of a ring.
 const SLOTS: usize = 1024;
 
-/// Bytes of a slot: as many as fit in the largest frame.
+/// Size of a slot: that of the largest frame.
 const SLOT: usize = 4096;
 
 /// A bounded queue of packets, copied in and out.
@@ -32,7 +29,7 @@ struct Ring {
     /// `lengths.len()` slots of [`SLOT`] bytes.
     bytes: Vec<u8>,
     lengths: Vec<usize>,
-    /// Packets ever taken and ever put; their difference is in the ring.
+    /// Total packets taken and put; their difference is in the ring.
     taken: usize,
     put: usize,
 }
@@ -47,7 +44,7 @@ impl Ring {
         self.put - self.taken
     }
 
-    /// Appends a packet and says whether there was a slot.
+    /// Appends a packet and returns whether there was a free slot.
     fn push(&mut self, packet: &[u8]) -> bool {
         if self.len() == self.lengths.len() || packet.len() > SLOT {
             return false;
@@ -65,9 +62,9 @@ impl Ring {
         (self.len() > 0).then(|| &self.bytes[slot * SLOT..][..self.lengths[slot]])
     }
 
-    /// Takes the oldest packet away.
+    /// Removes the oldest packet.
     fn pop(&mut self) {
-        debug_assert!(self.len() > 0, "a packet is looked at before it is taken away");
+        debug_assert!(self.len() > 0, "a packet is read before it is removed");
         self.taken += 1;
     }
 }
@@ -81,8 +78,7 @@ impl SharedRing {
         Self(Arc::new(Mutex::new(Ring::new(slots))))
     }
 
-    /// A ring is whole after every step, so one whose other user panicked is
-    /// as good as any.
+    /// A ring is consistent after every step, so a panic of its other user does no harm.
     fn lock(&self) -> MutexGuard<'_, Ring> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,8 +101,8 @@ pub struct MemoryPort {
 }
 
 impl MemoryPort {
-    /// Makes the two ends of a cable, with rings of 1024 packets, the MACs
-    /// `02:00:00:00:00:01` and `02:00:00:00:00:02` and an MTU of 1500.
+    /// Creates the two ends of a cable, with rings of 1024 packets, the MACs `02:00:00:00:00:01`
+    /// and `02:00:00:00:00:02` and an MTU of 1500.
     pub fn pair(first: &str, second: &str) -> (Self, Self) {
         Self::pair_with(first, second, SLOTS)
     }
@@ -127,20 +123,19 @@ impl MemoryPort {
         (end(first, 1, &back, &there), end(second, 2, &there, &back))
     }
 
-    /// Gives the port another hardware address.
+    /// Sets the port's hardware address.
     #[must_use]
     pub fn with_mac(self, mac: [u8; 6]) -> Self {
         Self { mac, ..self }
     }
 
-    /// Gives the port another MTU, in bytes of IP packet.
+    /// Sets the port's MTU, the largest IP packet in bytes.
     #[must_use]
     pub fn with_mtu(self, mtu: usize) -> Self {
         Self { mtu, ..self }
     }
 
-    /// Puts a packet where the other end will receive it, and says whether
-    /// there was room: what a test sends by hand.
+    /// Sends a packet of a test to the other end, and returns whether there was room.
     pub fn send(&mut self, packet: &[u8]) -> bool {
         let sent = self.outgoing.lock().push(packet);
         if sent {
@@ -150,8 +145,7 @@ impl MemoryPort {
         sent
     }
 
-    /// Takes the oldest packet that the other end has sent: what a test looks
-    /// at.
+    /// Takes the oldest packet that the other end has sent, for a test to check.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let mut incoming = self.incoming.lock();
         let packet = incoming.first()?.to_vec();
@@ -161,7 +155,7 @@ impl MemoryPort {
         Some(packet)
     }
 
-    /// Returns the stand-in of the host's stack, where punted packets are.
+    /// Returns the replacement of the host's stack, which has the punted packets.
     pub fn host(&self) -> PuntedPackets {
         PuntedPackets(self.host.clone())
     }
@@ -186,7 +180,7 @@ impl Port for MemoryPort {
         while received < room {
             let Some(packet) = incoming.first() else { break };
             if packet.len() > arena.room() {
-                // Longer than any frame here: lost, as on a real interface.
+                // Longer than a frame: lost, as on a real interface.
                 incoming.pop();
                 self.stats.rx_dropped += 1;
                 continue;
@@ -239,8 +233,7 @@ impl Port for MemoryPort {
     }
 }
 
-/// The stand-in of the host's stack behind a [`MemoryPort`]: the packets that
-/// were punted, in order.
+/// The replacement of the host's stack behind a [`MemoryPort`]: the punted packets, in order.
 #[derive(Clone, Debug)]
 pub struct PuntedPackets(SharedRing);
 
@@ -253,7 +246,7 @@ impl PuntedPackets {
         Some(packet)
     }
 
-    /// Returns how many are waiting.
+    /// Returns the number of waiting packets.
     pub fn waiting(&self) -> usize {
         self.0.lock().len()
     }

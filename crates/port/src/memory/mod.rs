@@ -1,9 +1,9 @@
 //! Ports in memory: a cable, and a generator that replays.
 //!
-//! - [`MemoryPort`]: what one of a pair transmits the other receives. For
-//!   tests, and for the demonstration where it is not root.
-//! - [`Replay`]: the packets of a [`Pool`] over and over, sent to a [`Sink`].
-//!   For measuring the datapath with next to nothing around it.
+//! - [`MemoryPort`]: each of a pair receives the packets that the other transmits. For tests, and
+//!   for the demonstration without root.
+//! - [`Replay`]: repeats the packets of a [`Pool`], and sends to a [`Sink`]. For measuring the
+//!   datapath alone.
 
 mod cable;
 mod replay;

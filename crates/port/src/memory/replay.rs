@@ -1,10 +1,9 @@
-//! The replay: a port that receives the same packets over and over.
+//! The replay: a port that receives the same packets repeatedly.
 //!
-//! For measuring the datapath, so it must cost next to nothing itself:
-//! `receive` copies the packets of a preset [`Pool`] into free frames, one after
-//! the other and round again; `transmit` gives the frames back and shows each
-//! packet to a [`Sink`]. The pool is one array read in order, which the CPU
-//! prefetches however large it is.
+//! It measures the datapath, so it must cost almost nothing itself: `receive` copies the packets of
+//! a preset [`Pool`] into free frames, in order and repeatedly; `transmit` frees the frames and
+//! passes each packet to a [`Sink`]. The pool is one array that is read in order, which the CPU
+//! prefetches at any size.
 //!
 //! ```text
 //!   Pool  │ packet │ packet │ ... │ packet │
@@ -17,7 +16,7 @@ use crate::{Arena, Frame, Port, PortStats};
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     bytes: Vec<u8>,
-    /// Where each packet ends; it begins where the one before it ends.
+    /// The end of each packet; it begins at the end of the previous one.
     ends: Vec<usize>,
 }
 
@@ -39,7 +38,7 @@ impl Pool {
         begins.zip(&self.ends).map(|(begin, &end)| &self.bytes[begin..end])
     }
 
-    /// Returns how many packets there are.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -58,16 +57,16 @@ impl<T: AsRef<[u8]>> FromIterator<T> for Pool {
     }
 }
 
-/// A function that a [`Sink`] shows each packet to.
+/// A function that a [`Sink`] calls with each packet.
 pub type Inspect = Box<dyn FnMut(&[u8]) + Send>;
 
-/// Where a [`Replay`] sends to.
+/// The destination of a [`Replay`].
 #[derive(Default)]
 pub enum Sink {
-    /// Nowhere; packets are only counted.
+    /// None; packets are only counted.
     #[default]
     Count,
-    /// To a function that looks at each.
+    /// A function that is called with each packet.
     Each(Inspect),
 }
 
@@ -80,8 +79,7 @@ impl std::fmt::Debug for Sink {
     }
 }
 
-/// A port that receives the packets of a [`Pool`] over and over and sends to a
-/// [`Sink`].
+/// A port that receives the packets of a [`Pool`] repeatedly and sends to a [`Sink`].
 ///
 /// # Examples
 ///
@@ -115,8 +113,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Makes a port that replays `pool` without end. An empty pool receives
-    /// nothing.
+    /// Creates a port that replays `pool` without end; with an empty pool it receives nothing.
     pub fn new(name: &str, pool: Pool, sink: Sink) -> Self {
         Self {
             name: name.to_owned(),
@@ -137,13 +134,13 @@ impl Replay {
         Self { left: packets, ..self }
     }
 
-    /// Gives the port another hardware address.
+    /// Sets the port's hardware address.
     #[must_use]
     pub fn with_mac(self, mac: [u8; 6]) -> Self {
         Self { mac, ..self }
     }
 
-    /// Gives the port another MTU, in bytes of IP packet.
+    /// Sets the port's MTU, the largest IP packet in bytes.
     #[must_use]
     pub fn with_mtu(self, mtu: usize) -> Self {
         Self { mtu, ..self }
@@ -173,7 +170,7 @@ impl Port for Replay {
         while received < wanted {
             let end = self.pool.ends[self.next];
             let packet = &self.pool.bytes[self.begin..end];
-            // A packet longer than any frame is cut to it.
+            // A packet longer than a frame is truncated.
             let packet = &packet[..packet.len().min(room)];
             let Some(frame) = arena.copy_in(packet) else { break };
             self.stats.received_bytes += packet.len() as u64;

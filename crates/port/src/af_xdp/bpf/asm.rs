@@ -15,16 +15,15 @@
 //!    s = 1: the second operand is a register, else the immediate
 //! ```
 //!
-//! Registers: r0 takes results, r1 to r5 arguments (lost in a call), r6 to r9
-//! are kept across calls, r10 is the frame pointer (512 bytes below it, read
-//! only itself). A jump's offset counts instructions from the one after it and
-//! is 16 bits wide; a 64-bit immediate takes two slots.
+//! Registers: r0 has results, r1 to r5 arguments (overwritten by a call), r6 to r9 are preserved
+//! across calls, r10 is the read-only frame pointer (with 512 bytes below it). A jump's offset
+//! counts instructions from the one after it and is 16 bits wide; a 64-bit immediate takes two
+//! slots.
 //!
-//! Only that is here which XDP programs of this project use. What is not: calls
-//! between functions, BTF, atomics other than addition. The verifier judges
-//! whether a program is safe; this file only sees to it that it is what was
-//! written down: labels are bound, jumps reach, map descriptors stay open until
-//! the program is loaded (the lifetime `'m`).
+//! Only the features that XDP programs of this project use are supported: no calls between
+//! functions, BTF, or atomics other than addition. The verifier checks whether a program is safe;
+//! this file only ensures that the code is well formed: labels are bound, jumps are in range, map
+//! descriptors stay open until the program is loaded (the lifetime `'m`).
 
 use std::error::Error;
 use std::fmt;
@@ -34,7 +33,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use super::Map;
 
 /// A register.
-#[expect(missing_docs, reason = "a register has no more to it than its number")]
+#[expect(missing_docs, reason = "a register is only a number")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reg {
@@ -51,12 +50,12 @@ pub enum Reg {
     R10,
 }
 
-/// The second operand of arithmetic and jumps, or what a store writes.
+/// The second operand of arithmetic and jumps, or the value of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A register.
     Reg(Reg),
-    /// A constant, extended with its sign where 64 bits are wanted.
+    /// A constant, sign-extended in 64-bit operations.
     Imm(i32),
 }
 
@@ -166,21 +165,21 @@ pub enum Helper {
     ChecksumDiff = 28,
     /// Moves the start of the frame by r2 bytes.
     AdjustHead = 44,
-    /// Sends the frame to entry r2 of map r1; r3 is returned where there is none.
+    /// Sends the frame to entry r2 of map r1; returns r3 if there is none.
     RedirectMap = 51,
     /// Moves the end of the frame by r2 bytes.
     AdjustTail = 65,
-    /// Asks the kernel's own routing table.
+    /// Looks up the kernel's routing table.
     FibLookup = 69,
     /// Nanoseconds since the machine started, as of the last tick (Linux 5.11).
     KtimeCoarseNs = 160,
 }
 
-/// What an XDP program returns.
+/// The return value of an XDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Action {
-    /// Drops the frame and tells the tracepoint that something went wrong.
+    /// Drops the frame and reports an error to the tracepoint.
     Aborted = 0,
     /// Drops the frame.
     Drop = 1,
@@ -188,11 +187,11 @@ pub enum Action {
     Pass = 2,
     /// Sends the frame back out of the interface it came from.
     Tx = 3,
-    /// Sends the frame where a redirect helper said.
+    /// Sends the frame to the target of the redirect helper.
     Redirect = 4,
 }
 
-/// Where the fields of an XDP program's argument (`struct xdp_md`) lie.
+/// The offsets of the fields of an XDP program's argument (`struct xdp_md`).
 pub mod context {
     /// The address of the first byte of the frame.
     pub const DATA: i16 = 0;
@@ -200,9 +199,9 @@ pub mod context {
     pub const DATA_END: i16 = 4;
     /// The address of the metadata before the frame.
     pub const DATA_META: i16 = 8;
-    /// The index of the interface the frame came in by.
+    /// The index of the receiving interface.
     pub const INGRESS_IFINDEX: i16 = 12;
-    /// The receive queue the frame came in by.
+    /// The receive queue.
     pub const RX_QUEUE_INDEX: i16 = 16;
 }
 
@@ -246,11 +245,11 @@ impl Slot {
     }
 }
 
-/// A place in the code that jumps name before or after it is known.
+/// A position in the code, the target of jumps before or after it is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// Code in the making. Each method appends one instruction, but for [`Self::map_lookup`].
+/// Code under construction. Each method appends one instruction, except [`Self::map_lookup`].
 ///
 /// # Examples
 ///
@@ -273,7 +272,7 @@ pub struct Label(usize);
 #[derive(Debug, Default)]
 pub struct Assembler<'m> {
     slots: Vec<Slot>,
-    /// Where each label stands, once bound.
+    /// The position of each label, once bound.
     labels: Vec<Option<usize>>,
     /// Jumps whose offset is filled in at the end: slot, label.
     jumps: Vec<(usize, Label)>,
@@ -298,7 +297,7 @@ impl<'m> Assembler<'m> {
         }
     }
 
-    /// Makes a label, to be bound later (or earlier: a jump may go backwards).
+    /// Creates a label; jumps may go forwards or backwards.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
@@ -335,13 +334,13 @@ impl<'m> Assembler<'m> {
         self.push(ALU64 | 0x80, dst as u8, 0, 0, 0)
     }
 
-    /// Turns the low `bits` (16, 32 or 64) from the machine's order to the
-    /// network's or back, clearing the others.
+    /// Converts the low `bits` (16, 32 or 64) between host and network byte order, and clears the
+    /// others.
     pub fn big_endian(&mut self, dst: Reg, bits: i32) -> &mut Self {
         self.push(ALU | 0xd0 | X, dst as u8, 0, 0, bits)
     }
 
-    /// Loads `dst = *(base + off)`, the other bits cleared.
+    /// Loads `dst = *(base + off)` and clears the other bits.
     pub fn load(&mut self, size: Size, dst: Reg, base: Reg, off: i16) -> &mut Self {
         self.push(LDX | MEM | size as u8, dst as u8, base as u8, off, 0)
     }
@@ -374,7 +373,7 @@ impl<'m> Assembler<'m> {
         self.wide(dst, 0, value as i32, (value >> 32) as i32)
     }
 
-    /// Loads the map itself, as the helpers want it (two slots).
+    /// Loads the map itself, as the helpers expect it (two slots).
     pub fn load_map(&mut self, dst: Reg, map: &'m Map) -> &mut Self {
         self.wide(dst, PSEUDO_MAP_FD, map.as_fd().as_raw_fd(), 0)
     }
@@ -385,8 +384,8 @@ impl<'m> Assembler<'m> {
         self.wide(dst, PSEUDO_MAP_VALUE, map.as_fd().as_raw_fd(), off as i32)
     }
 
-    /// Looks up the key at `key` on the stack: r0 is the address of its value, or zero, and r1 to
-    /// r5 are lost (five slots).
+    /// Looks up the key at `key` on the stack: r0 is the address of its value, or zero; r1 to r5
+    /// are overwritten (five slots).
     pub fn map_lookup(&mut self, map: &'m Map, key: i16) -> &mut Self {
         self.load_map(Reg::R1, map)
             .mov(Reg::R2, Reg::R10)
@@ -424,7 +423,7 @@ impl<'m> Assembler<'m> {
         self.push_source(JMP32 | cond as u8, dst, source.into(), 0)
     }
 
-    /// Calls a helper with r1 to r5; its result is in r0 and r1 to r5 are lost.
+    /// Calls a helper with r1 to r5; its result is in r0, and r1 to r5 are overwritten.
     pub fn call(&mut self, helper: Helper) -> &mut Self {
         self.push(JMP | 0x80, 0, 0, 0, helper as i32)
     }
@@ -443,8 +442,7 @@ impl<'m> Assembler<'m> {
     ///
     /// # Errors
     ///
-    /// [`BadCode`] if a label a jump names was never bound, or lies beyond the
-    /// reach of 16 bits.
+    /// [`BadCode`] if the label of a jump was never bound, or is more than 16 bits away.
     pub fn finish(mut self) -> Result<Code<'m>, BadCode> {
         for &(slot, label) in &self.jumps {
             let to = self.labels[label.0].ok_or(BadCode::Unbound { slot })?;
@@ -458,8 +456,8 @@ impl<'m> Assembler<'m> {
     }
 }
 
-/// Finished code; borrows the maps it names, which must stay open until it is
-/// loaded (the loaded program then holds them itself).
+/// Finished code; borrows its maps, which must stay open until it is loaded (the loaded program
+/// then holds them).
 #[derive(Clone, Debug)]
 pub struct Code<'m> {
     bytes: Vec<u8>,
@@ -472,7 +470,7 @@ impl Code<'_> {
         &self.bytes
     }
 
-    /// SteeringCounters the slots of eight bytes.
+    /// Counts the slots of eight bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() / 8
     }
@@ -483,17 +481,17 @@ impl Code<'_> {
     }
 }
 
-/// The reason why is wrong with code before the verifier has seen it.
+/// An error in code before it is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadCode {
     /// The jump in this slot goes to a label that was never bound.
     Unbound {
-        /// The jump's place.
+        /// The jump's slot.
         slot: usize,
     },
     /// The jump in this slot is more than 32,767 slots long.
     TooFar {
-        /// The jump's place.
+        /// The jump's slot.
         slot: usize,
     },
 }

@@ -1,13 +1,12 @@
-//! Links: a program on an interface, for as long as the value lives.
+//! Links: a program attached to an interface, for as long as the value lives.
 //!
-//! An XDP program could also be attached over netlink, and would then stay when
-//! the process that did so is gone. A link (Linux 5.9) is a descriptor: closing
-//! it detaches the program, and the kernel closes it when the process ends in
-//! whatever way, `SIGKILL` included. That is the whole of "leaves no trace".
+//! An XDP program could also be attached by netlink, and would then remain after the end of the
+//! process. A link (Linux 5.9) is a descriptor: closing it detaches the program, and the kernel
+//! closes it when the process ends in any way, `SIGKILL` included. So nothing remains.
 //!
-//! Dropping does not trust in the closing alone. A process that another thread has
-//! just forked has a copy of every descriptor until it runs its own program, and
-//! would keep the XDP program on the interface for as long.
+//! A drop does not rely on the closing alone. A process that another thread has just forked has a
+//! copy of every descriptor until it executes its own program, and would leave the XDP program
+//! attached until then.
 
 #![expect(unsafe_code, reason = "bpf(2)")]
 
@@ -20,7 +19,7 @@ use super::Program;
 use super::program::ATTACH_XDP;
 use super::sys::{self, Command};
 
-/// Where in the kernel the program runs.
+/// The place in the kernel at which the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Mode {
@@ -40,7 +39,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A program on an interface; dropping it takes the program off.
+/// A program attached to an interface; dropping it detaches the program.
 #[derive(Debug)]
 pub struct Link {
     fd: OwnedFd,
@@ -53,7 +52,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// [`AttachError`], by what is to be done about it.
+    /// [`AttachError`], by its remedy.
     pub fn attach(program: &Program, ifindex: u32, mode: Mode) -> Result<Self, AttachError> {
         let mut attr = sys::LinkCreate {
             program_fd: program.as_fd().as_raw_fd() as u32,
@@ -69,7 +68,7 @@ impl Link {
         }
     }
 
-    /// Returns where it runs.
+    /// Returns the place at which it runs.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -78,8 +77,8 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         let mut attr = sys::LinkDetach { link_fd: self.fd.as_raw_fd() as u32 };
-        // Linux before 5.10 has no such command; closing, which comes next, is the rest.
-        // SAFETY: the arm of this command, which holds no pointer.
+        // Linux before 5.10 has no such command; the descriptor is closed next in any case. SAFETY:
+        // the arm of this command, which holds no pointer.
         let _ = unsafe { sys::bpf(Command::LinkDetach, &mut attr) };
     }
 }
@@ -106,7 +105,7 @@ pub enum AttachError {
     Queues,
     /// The MTU is too large for a frame to fit a page.
     Mtu,
-    /// Anything else.
+    /// Another error.
     Other(io::Error),
 }
 
@@ -131,7 +130,9 @@ impl fmt::Display for AttachError {
                 f.write_str("no permission to attach an XDP program (CAP_NET_ADMIN and CAP_BPF)")
             }
             Self::NoInterface => f.write_str("no such interface in this network namespace"),
-            Self::Busy => f.write_str("another XDP program is on the interface; take it off first"),
+            Self::Busy => {
+                f.write_str("another XDP program is attached to the interface; detach it first")
+            }
             Self::Unsupported => f.write_str("the interface's driver has no native XDP"),
             Self::Queues => f.write_str(
                 "the interface has fewer receive queues than its peer has transmit queues",

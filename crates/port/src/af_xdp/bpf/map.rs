@@ -1,7 +1,7 @@
-//! Maps: memory that programs in the kernel and this process both reach.
+//! Maps: memory that programs in the kernel and this process share.
 //!
 //! ```text
-//! kind         key              value here                    who uses it
+//! kind         key              value here                    use
 //! Array        u32 index        value_size bytes              configuration, packets
 //! PercpuArray  u32 index        one value per possible CPU    counters without atomics
 //! Hash         key_size bytes   value_size bytes              sets of addresses
@@ -11,9 +11,8 @@
 //! Devmap       u32 index        an interface's index          redirection
 //! ```
 //!
-//! The kernel rounds the values of arrays up to 8 bytes and copies them to user
-//! space at the rounded size for per-CPU maps; [`Map`] hides this: callers give
-//! and get exactly `value_size` bytes.
+//! The kernel rounds the values of arrays up to 8 bytes and copies them to user space at the
+//! rounded size for per-CPU maps; [`Map`] hides this: callers use exactly `value_size` bytes.
 //!
 //! A map lives as long as a descriptor or a loaded program refers to it.
 //! Operations are system calls (about a microsecond here); filling an array of
@@ -27,20 +26,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::sys::{self, Command};
 
-/// What a map is (`enum bpf_map_type`).
+/// The type of a map (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
     /// Keys of any size to values.
     Hash = 1,
-    /// Values by index, all there from the start, zeroed.
+    /// Values by index, all present and zero from the start.
     Array = 2,
     /// The same, one copy a CPU.
     PercpuArray = 6,
-    /// The same as [`Hash`](Self::Hash); where there is no room, what was not used for long goes.
+    /// The same as [`Hash`](Self::Hash), but a full map evicts the least recently used entry.
     LruHash = 9,
-    /// Prefixes, found by the longest that a key begins with: the bits of one as a `u32`, then its
-    /// bytes.
+    /// Prefixes, looked up by longest match: the length in bits as a `u32`, then the bytes.
     LpmTrie = 11,
     /// Interfaces by index.
     Devmap = 14,
@@ -66,13 +64,13 @@ pub struct Map {
 }
 
 impl Map {
-    /// Makes a map of `entries` entries. `name` shows in `bpftool map`; 15
-    /// letters, digits, `_` or `.` are kept.
+    /// Creates a map of `entries` entries. `bpftool map` shows `name`, of which 15 letters, digits,
+    /// `_` or `.` are used.
     ///
     /// # Errors
     ///
-    /// Those of `bpf(2)`: `EPERM` without `CAP_BPF`, `EINVAL` for sizes the
-    /// kind does not allow, `E2BIG` or `ENOMEM` where it is too large.
+    /// Those of `bpf(2)`: `EPERM` without `CAP_BPF`, `EINVAL` for sizes the kind does not allow,
+    /// `E2BIG` or `ENOMEM` if it is too large.
     pub fn new(
         kind: Kind,
         name: &str,
@@ -80,12 +78,12 @@ impl Map {
         value_size: usize,
         entries: u32,
     ) -> io::Result<Self> {
-        // The only way to have one: nodes are allocated as they come.
+        // Required for this type: nodes are allocated on demand.
         let flags = if kind == Kind::LpmTrie { NO_PREALLOC } else { 0 };
         Self::create(kind, name, [key_size, value_size], entries, flags)
     }
 
-    /// Makes an array whose values this process can map.
+    /// Creates an array whose values this process can map.
     pub(super) fn mappable(name: &str, value_size: usize, entries: u32) -> io::Result<Self> {
         Self::create(Kind::Array, name, [4, value_size], entries, MAPPABLE)
     }
@@ -119,7 +117,7 @@ impl Map {
         Ok(Self { fd, kind, key_size, value_size, entries, transfer })
     }
 
-    /// Makes an array of `entries` values, or one a CPU, by `u32` index.
+    /// Creates an array of `entries` values, or one a CPU, by `u32` index.
     ///
     /// # Errors
     ///
@@ -246,7 +244,7 @@ impl Map {
         })
     }
 
-    /// Removes `key` and says whether it was there.
+    /// Removes `key` and returns whether it was present.
     ///
     /// # Errors
     ///
@@ -269,10 +267,9 @@ impl Map {
     /// # Errors
     ///
     /// As for [`Map::update`]; `InvalidInput` if `values` is not a whole number
-    /// of values. What was written before an error stays.
+    /// of values. Entries before an error remain.
     pub fn fill(&self, from: u32, values: &[u8]) -> io::Result<()> {
-        // The kernel copies keys and values one by one anyway; this only
-        // bounds the vector of keys.
+        // The kernel copies keys and values one by one; this only bounds the vector of keys.
         const BATCH: usize = 4096;
         let whole = self.kind == Kind::Array && values.len().is_multiple_of(self.value_size);
         if !whole {
@@ -313,14 +310,17 @@ impl AsRawFd for Map {
     }
 }
 
-/// SteeringCounters the CPUs the kernel sizes per-CPU memory for.
+/// Counts the CPUs for which the kernel allocates per-CPU memory.
 ///
-/// The last number of the list is taken, so that a list with gaps gives more
-/// than the kernel writes, never less.
+/// The last number of the list counts, so that a list with gaps gives more than the kernel writes,
+/// never less.
 fn possible_cpus() -> io::Result<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     last_of(&list).map(|last| last + 1).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, "/sys/devices/system/cpu/possible is no list")
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "/sys/devices/system/cpu/possible is not a list of CPUs",
+        )
     })
 }
 

@@ -1,13 +1,14 @@
-//! MappedArray: 64-bit numbers that a program in the kernel and this process both write, without calls.
+//! Mapped arrays: 64-bit numbers that a program in the kernel and this process both write, without
+//! system calls.
 //!
 //! ```text
 //!   program ── map lookup, load, store ──►  │ word 0 │ word 1 │ … │  ◄── loads and stores ── process
 //!                                            one page or more of the kernel's, mapped here
 //! ```
 //!
-//! A [`Map`] of the kind array that was made to be mapped (`BPF_F_MMAPABLE`, Linux 5.5). A word is
-//! aligned, so that neither side ever sees half of what the other has written; nothing else is
-//! ordered between them, and no word may stand for memory with an owner.
+//! A [`Map`] of type array that can be mapped (`BPF_F_MMAPABLE`, Linux 5.5). A word is aligned, so
+//! that neither side ever sees a partial write of the other; accesses are not ordered otherwise, so
+//! no word may transfer the ownership of memory.
 
 #![expect(unsafe_code, reason = "memory that programs in the kernel write to, mapped from a map")]
 
@@ -19,22 +20,21 @@ use std::sync::atomic::AtomicU64;
 
 use super::Map;
 
-/// An array of words; dropping it unmaps them, and a program that uses them goes on doing so.
+/// An array of words; dropping it unmaps them, but a program can still use them.
 pub struct MappedArray {
     map: Map,
     base: NonNull<AtomicU64>,
     count: usize,
 }
 
-// SAFETY: the words are reached as atomics only, from any thread, and the mapping is this value's
-// own.
+// SAFETY: the words are accessed as atomics only, from any thread, and this value owns the mapping.
 unsafe impl Send for MappedArray {}
 
 // SAFETY: as above.
 unsafe impl Sync for MappedArray {}
 
 impl MappedArray {
-    /// Makes `count` words of zero. `name` shows in `bpftool map`.
+    /// Creates `count` words of zero. `bpftool map` shows `name`.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl MappedArray {
         Ok(Self { map, base, count })
     }
 
-    /// Returns a word, if there are that many.
+    /// Returns a word, if the index is within the array.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&AtomicU64> {
         if index >= self.count {
@@ -84,8 +84,8 @@ impl MappedArray {
 impl Drop for MappedArray {
     fn drop(&mut self) {
         let len = self.count * size_of::<AtomicU64>();
-        // SAFETY: `base` and `len` are what `mmap` gave and was given, and references into it
-        // borrow from `self`.
+        // SAFETY: `base` and `len` are those of `mmap`, and references into the mapping borrow from
+        // `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), len) };
     }
 }

@@ -1,11 +1,10 @@
-//! eBPF without a compiler: programs are assembled in Rust and handed to the
-//! kernel's verifier.
+//! eBPF without a compiler: programs are assembled in Rust and loaded through the kernel's
+//! verifier.
 //!
-//! The router needs a few dozen instructions in the kernel (which frames go to
-//! the sockets, which to the host), the demonstration a few hundred (a traffic
-//! generator and a checker of every packet). Both want no clang, no object
-//! file and no loader library on the user's machine, so this module is the
-//! whole tool chain:
+//! The router needs a few dozen instructions in the kernel (which frames go to the sockets, which
+//! to the host), the demonstration a few hundred (a traffic generator and a checker of every
+//! packet). Neither needs clang, an object file or a loader library on the user's machine: this
+//! module is the whole toolchain:
 //!
 //! ```text
 //! asm::Assembler ──finish──► asm::Code ──Program::load──► Program ──Link::attach──► an interface
@@ -15,15 +14,14 @@
 //!
 //! - [`asm`]: instructions, registers and labels, as in RFC 9669.
 //! - [`map`]: memory shared between programs and this process.
-//! - [`program`]: what the verifier accepted; run once for a test, or a million
-//!   times with live frames as a traffic generator.
-//! - [`mapped_array`]: numbers of a map that this process reaches without calls.
-//! - [`link`]: a program on an interface, for as long as the value lives.
+//! - [`program`]: verified programs; run once for a test, or a million times with live frames as a
+//!   traffic generator.
+//! - [`mapped_array`]: numbers of a map that this process accesses without system calls.
+//! - [`link`]: a program attached to an interface, for as long as the value lives.
 //!
-//! Everything is a file descriptor owned by one value: when the value is
-//! dropped, or the process dies in whatever way, the kernel takes the map, the
-//! program and the attachment away. Nothing is pinned to a file system, so
-//! nothing is left behind.
+//! Everything is a file descriptor owned by one value: when the value is dropped, or the process
+//! ends in any way, the kernel removes the map, the program and the attachment. Nothing is pinned
+//! to a file system, so nothing remains.
 //!
 //! Rights: `CAP_BPF` and `CAP_NET_ADMIN` (or root), and for some helpers
 //! `CAP_PERFMON`. Integers in maps have the machine's byte order, in packets

@@ -1,20 +1,17 @@
-//! Programs: code the verifier has accepted, and runs of it without a network.
+//! Programs: verified code, and runs of it without a network.
 //!
-//! Loading hands the instructions to the kernel's verifier, which proves that
-//! they end and touch only what they may; what it objects to is in the error,
-//! with its own words ([`LoadError::log`]).
+//! Loading passes the instructions to the kernel's verifier, which proves that they terminate and
+//! access only permitted memory; the error contains the verifier's log ([`LoadError::log`]).
 //!
 //! A loaded XDP program can be run from here (`BPF_PROG_TEST_RUN`) in two ways:
 //!
-//! - [`Program::test_run`]: on a copy of some bytes, giving back the verdict
-//!   and the bytes as the program left them. This is how each program of this
-//!   project is tested without a device.
-//! - [`Program::run_live`]: with frames that are real: what the program
-//!   redirects or sends back leaves by an interface, in batches, as if a driver
-//!   had received it. A program that rewrites each frame is thereby a traffic
-//!   generator of several million packets a second in one system call. Frames
-//!   are recycled with whatever the receiver wrote into them, so it must write
-//!   every byte that matters, each time.
+//! - [`Program::test_run`]: on a copy of some bytes; returns the verdict and the bytes after the
+//!   run. Each program of this project is tested in this way, without a device.
+//! - [`Program::run_live`]: with real frames: those that the program redirects or sends back leave
+//!   by an interface, in batches, as if a driver had received them. A program that rewrites each
+//!   frame is thereby a traffic generator of several million packets a second in one system call.
+//!   Frames are recycled with the receiver's changes, so the program must write every relevant byte
+//!   each time.
 
 #![expect(unsafe_code, reason = "bpf(2) reads code and reads and writes packets through pointers")]
 
@@ -27,20 +24,20 @@ use std::time::Duration;
 use super::Code;
 use super::sys::{self, Command};
 
-/// `BPF_PROG_TYPE_XDP`: the one type this project loads.
+/// `BPF_PROG_TYPE_XDP`: the only type that this project loads.
 const XDP: u32 = 6;
-/// `BPF_XDP`: what the program is to be attached to.
+/// `BPF_XDP`: the attachment type.
 pub(super) const ATTACH_XDP: u32 = 37;
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
 const LIVE_FRAMES: u32 = 1 << 1;
-/// Some helpers are only for programs under the GPL; this is how the kernel
-/// spells a choice of MIT or GPL.
+/// Some helpers are only for programs under the GPL; this is the kernel's name for a choice of MIT
+/// or GPL.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
-/// Room for the verifier's words; it cuts them off there.
+/// The size of the verifier's log, which is truncated there.
 const LOG: usize = 1 << 20;
 
-/// A program in the kernel; dropping it closes our descriptor (a [`Link`]
-/// keeps it running).
+/// A program in the kernel; dropping it closes our descriptor (with a [`Link`] it continues to
+/// run).
 ///
 /// [`Link`]: super::Link
 #[derive(Debug)]
@@ -49,22 +46,22 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads XDP code. `name` shows in `bpftool prog`; 15 letters, digits, `_`
-    /// or `.` are kept.
+    /// Loads XDP code. `bpftool prog` shows `name`, of which 15 letters, digits, `_` or `.` are
+    /// used.
     ///
     /// # Errors
     ///
-    /// [`LoadError`], with the verifier's log where it said something.
+    /// [`LoadError`], with the verifier's log if there is one.
     pub fn load(name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
-        // Asking for the log costs time and can itself fail for want of room,
-        // so it is asked for only when there is something to explain.
+        // The log costs time and can itself fail if it is too small, so it is requested only after
+        // an error.
         match Self::attempt(name, code, None) {
             Ok(fd) => Ok(Self { fd }),
             Err(error) => {
                 let mut log = vec![0; LOG];
                 let cause = Self::attempt(name, code, Some(&mut log)).err().unwrap_or(error);
-                let said = log.iter().position(|&b| b == 0).unwrap_or(LOG);
-                let log = String::from_utf8_lossy(&log[..said]).into_owned();
+                let len = log.iter().position(|&b| b == 0).unwrap_or(LOG);
+                let log = String::from_utf8_lossy(&log[..len]).into_owned();
                 Err(LoadError { cause, log })
             }
         }
@@ -95,8 +92,8 @@ impl Program {
         unsafe { sys::open(Command::ProgramLoad, &mut attr) }
     }
 
-    /// Runs the program `repeat` times on `data` (each time on what it left of
-    /// it) and returns what it said and left. At least 14 bytes are needed.
+    /// Runs the program `repeat` times on `data` (each time on the result of the last run) and
+    /// returns its result. At least 14 bytes are needed.
     ///
     /// The frame appears to come from the loopback interface. Redirections are
     /// returned, not made.
@@ -140,9 +137,9 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// Those of `bpf(2)`: `EINTR` if a signal came (an unknown part of the
-    /// frames is then on its way), `EINVAL` for a frame that does not fit a
-    /// page or an interface that is not there, `EOPNOTSUPP` before Linux 5.18.
+    /// Those of `bpf(2)`: `EINTR` after a signal (an unknown part of the frames has then been
+    /// sent), `EINVAL` for a frame that does not fit a page or a missing interface, `EOPNOTSUPP`
+    /// before Linux 5.18.
     pub fn run_live(&self, data: &[u8], run: LiveRun) -> io::Result<()> {
         // struct xdp_md: data, data_end, data_meta, ingress interface and queue.
         let context: [u32; 6] = [0, data.len() as u32, 0, run.ifindex, run.queue, 0];
@@ -172,10 +169,10 @@ impl AsFd for Program {
     }
 }
 
-/// What a program said and left after [`Program::test_run`].
+/// The result of [`Program::test_run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestRun {
-    /// What the (last) run returned: an [`Action`](super::asm::Action).
+    /// The return value of the last run: an [`Action`](super::asm::Action).
     pub retval: u32,
     /// The frame after it.
     pub output: Vec<u8>,
@@ -183,25 +180,25 @@ pub struct TestRun {
     pub duration: Duration,
 }
 
-/// How [`Program::run_live`] runs.
+/// The parameters of [`Program::run_live`].
 #[derive(Clone, Copy, Debug)]
 pub struct LiveRun {
-    /// The interface the frames seem to come from; `Action::Tx` sends to it.
+    /// The apparent receiving interface; `Action::Tx` sends to it.
     pub ifindex: u32,
-    /// The receive queue they seem to come from.
+    /// The apparent receive queue.
     pub queue: u32,
-    /// How many frames.
+    /// The number of frames.
     pub repeat: u32,
-    /// How many between two flushes, 0 for the kernel's choice (64).
+    /// The number of frames between two flushes, 0 for the kernel's choice (64).
     pub batch: u32,
 }
 
 /// The reason why a program was not loaded.
 #[derive(Debug)]
 pub struct LoadError {
-    /// What the system call said.
+    /// The error of the system call.
     pub cause: io::Error,
-    /// What the verifier said, empty where it was not reached.
+    /// The verifier's log; empty if the verifier was not reached.
     pub log: String,
 }
 

@@ -1,10 +1,9 @@
-//! The one door to `bpf(2)`.
+//! The system call `bpf(2)`.
 //!
-//! Every command of the system call takes a pointer to one arm of a big union
-//! and its size. Each arm is written here as a struct of its own, holding the
-//! fields this crate sets and all before them; the kernel reads a shorter
-//! struct as if the rest were zero (`bpf_check_uarg_tail_zero` in
-//! kernel/bpf/syscall.c). Pointers travel as `u64`, as in `linux/bpf.h`.
+//! Every command of the system call takes a pointer to one arm of a large union and its size. Each
+//! arm is a struct here, with the fields that this crate sets and all before them; the kernel reads
+//! a shorter struct as if the rest were zero (`bpf_check_uarg_tail_zero` in kernel/bpf/syscall.c).
+//! Pointers travel as `u64`, as in `linux/bpf.h`.
 
 #![expect(unsafe_code, reason = "the system call takes raw pointers")]
 
@@ -115,7 +114,7 @@ pub(super) struct LinkDetach {
     pub(super) link_fd: u32,
 }
 
-/// Calls `bpf(2)`; what it returns depends on the command.
+/// Calls `bpf(2)`; the result depends on the command.
 ///
 /// # Safety
 ///
@@ -131,7 +130,7 @@ pub(super) unsafe fn bpf<Attr>(command: Command, attr: &mut Attr) -> io::Result<
     u32::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// Calls a command of `bpf(2)` that makes a file descriptor.
+/// Calls a command of `bpf(2)` that creates a file descriptor.
 ///
 /// # Safety
 ///
@@ -139,12 +138,12 @@ pub(super) unsafe fn bpf<Attr>(command: Command, attr: &mut Attr) -> io::Result<
 pub(super) unsafe fn open<Attr>(command: Command, attr: &mut Attr) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise is passed on unchanged.
     let fd = unsafe { bpf(command, attr) }?;
-    // SAFETY: the kernel has just made this descriptor for us (it is
-    // close-on-exec by itself) and nobody else knows its number.
+    // SAFETY: the kernel has just created this descriptor (it is close-on-exec), and it is not yet
+    // shared.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Cuts a name to the 15 characters the kernel keeps, leaving out what it refuses.
+/// Truncates a name to the kernel's 15 characters, without characters that it rejects.
 pub(super) fn name(text: &str) -> [u8; 16] {
     let mut out = [0; 16];
     let allowed = text.bytes().filter(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b == b'.');

@@ -1,10 +1,9 @@
 //! Binding: from an interface's queue and an arena to a socket.
 //!
-//! In the order the kernel wants it (net/xdp/xsk.c): open, register the memory
-//! or name who has, make the rings, map them, bind, steer packets to it, put
-//! frames into the fill ring. The socket is a value from the moment its rings
-//! are mapped, so wherever this ends early everything is taken back; and the
-//! arena gives frames only at the very end.
+//! The steps are in the kernel's order (net/xdp/xsk.c): open, register the memory or name a socket
+//! that has, create the rings, map them, bind, steer packets to it, put frames into the fill ring.
+//! The socket exists as a value as soon as its rings are mapped, so an error at any later step
+//! undoes everything; the arena gives up frames only at the end.
 
 #![expect(unsafe_code, reason = "socket(2) and bind(2)")]
 
@@ -26,22 +25,21 @@ use crate::{Arena, HEADROOM, Port};
 
 /// Bytes in front of an IP packet: an Ethernet header and two VLAN tags.
 const LINK_HEADER: usize = 14 + 2 * 4;
-/// Packets sent by one system call in copy mode, where the kernel lets us say.
+/// Packets sent by one system call in copy mode, if the kernel has the option.
 const BUDGET: u32 = 256;
-/// What it is where the kernel does not.
+/// The kernel's number without the option.
 const OLD_BUDGET: u32 = 32;
 /// `XDP_MAX_TX_SKB_BUDGET` of linux/if_xdp.h (6.17).
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
-/// Where two of the rings are mapped from; libc has the others as `off_t` too.
+/// The map offsets of two rings; libc has the others as `off_t` too.
 const FILL_AT: libc::off_t = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
 const COMPLETION_AT: libc::off_t = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
-/// Bytes of packets on their way out that the socket may have: a full ring of
-/// the kernel's `sk_buff`s, and more.
+/// The socket's send buffer in bytes: more than a full ring of the kernel's `sk_buff`s.
 const SEND_BUFFER: c_int = 8 << 20;
 /// The option that sets it beyond the system's limit (asm-generic/socket.h).
 const SO_SNDBUFFORCE: c_int = 32;
-/// A queue is free again some time after its socket was closed, not at once: the kernel's
-/// work for it waits for a lock that network namespaces hold while they are taken down.
+/// A queue is free only some time after its socket was closed: the kernel's work for it waits for a
+/// lock that network namespaces hold during their removal.
 const BUSY_RETRIES: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -59,7 +57,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// [`Error`]; the arena is then as it was.
+    /// [`Error`]; the arena is then unchanged.
     pub fn bind(
         interface: &Interface,
         queue: u32,
@@ -132,7 +130,7 @@ impl Socket {
     /// Binds to the queue, waiting a little for one that was just freed.
     fn bind_queue(&mut self, shared: Option<&OwnedFd>) -> Result<(), Error> {
         let flags = match (shared, self.interface.choice(), self.interface.attached()) {
-            // The mode is that of the socket shared with.
+            // The mode is that of the shared socket.
             (Some(_), ..) => libc::XDP_SHARED_UMEM,
             (None, ModeChoice::ZeroCopy, _) => libc::XDP_USE_NEED_WAKEUP | libc::XDP_ZEROCOPY,
             // Without either flag the kernel tries zero-copy and falls back.
@@ -210,7 +208,7 @@ impl Socket {
         }
     }
 
-    /// Sets what makes it faster; where the kernel refuses, it is as before.
+    /// Sets optional options for speed; without them the socket works too.
     fn tune(&mut self) {
         let budget = BUDGET.min(self.sizes.transmit);
         if set(self.fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget).is_ok() {
@@ -223,8 +221,8 @@ impl Socket {
     }
 }
 
-/// Opens a socket that is not bound to anything, which shows whether this
-/// kernel has AF_XDP and whether we may use it.
+/// Opens an unbound socket, which shows whether this kernel has AF_XDP and whether this process may
+/// use it.
 pub(in crate::af_xdp) fn open(interface: &str, needs: &[Capability]) -> Result<OwnedFd, Error> {
     // SAFETY: no pointer; it makes a descriptor.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -232,7 +230,7 @@ pub(in crate::af_xdp) fn open(interface: &str, needs: &[Capability]) -> Result<O
         let error = io::Error::last_os_error();
         return Err(Error::system("open an AF_XDP socket", interface, needs, error));
     }
-    // SAFETY: made just above, and nobody else knows it.
+    // SAFETY: created just above, and not yet shared.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -242,7 +240,7 @@ fn register(fd: &OwnedFd, arena: &Arena, name: &str) -> Result<(), Error> {
         addr: arena.base() as u64,
         len: arena.bytes_in_all() as u64,
         chunk_size: arena.frame_size() as u32,
-        // On top of the kernel's own, which is what `HEADROOM` names.
+        // In addition to the kernel's own headroom, which is `HEADROOM`.
         headroom: 0,
         flags: 0,
         tx_metadata_len: 0,
@@ -257,7 +255,7 @@ fn register(fd: &OwnedFd, arena: &Arena, name: &str) -> Result<(), Error> {
     })
 }
 
-/// Makes the four rings.
+/// Creates the four rings.
 fn make_rings(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<()> {
     for (option, size) in [
         (libc::XDP_UMEM_FILL_RING, sizes.fill),
@@ -270,12 +268,12 @@ fn make_rings(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks where in each ring's mapping its parts are.
+/// Queries the offsets of each ring's parts in its mapping.
 fn ring_offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
     // SAFETY: sixteen integers, for which zero is a value.
     let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
     let filled = get(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
-    // Before Linux 5.4 the answer is shorter and laid out otherwise.
+    // Before Linux 5.4 the answer is shorter and has another layout.
     if filled == size_of_val(&offsets) {
         Ok(offsets)
     } else {

@@ -3,18 +3,18 @@
 //! A veth offers to compute checksums and never does: a packet from the kernel at its other end
 //! carries, instead of its TCP or UDP checksum, the sum of the pseudo header that a card would
 //! start from (`CHECKSUM_PARTIAL` of linux/skbuff.h). The kernel remembers that beside the packet;
-//! an XDP program, and so a socket of ours, gets the bytes alone. Forwarded as they are they are
-//! wrong everywhere, and TCP hangs without a word.
+//! an XDP program, and so a socket of ours, gets the bytes alone. Forwarded unchanged, they are
+//! wrong everywhere, and TCP hangs without an error.
 //!
-//! Such a packet is known by that number: of packets with a complete checksum one in 65,536 has the
-//! same number, and is recognized because it is right. Only packets on ports of a veth, and in
-//! generic mode, where the kernel has handled them already, are checked; a card's packets have
-//! crossed a wire.
+//! Such a packet is recognized by that number: one in 65,536 packets with a complete checksum has
+//! the same number, and is distinguished because its checksum is right. Only packets on ports of a
+//! veth, and in generic mode, where the kernel has handled them already, are checked; a card's
+//! packets have crossed a wire.
 //!
 //! Limits: TCP and UDP over IPv4 and IPv6, also one within another (RFC 2003, RFC 2473), with
 //! hop-by-hop and destination options. Fragments were completed by the host that fragmented them.
-//! SCTP's CRC is not completed. A damaged segment whose number is that of a partial one, one in 65,536, is
-//! given a right checksum; of a damaged datagram the UDP length has to fit, too.
+//! SCTP's CRC is not completed. A damaged segment whose number is that of a partial one, one in
+//! 65,536, is given a right checksum; of a damaged datagram the UDP length has to fit, too.
 
 /// Protocol numbers (IANA).
 const IPV4_IN_IP: u8 = 4;
@@ -84,7 +84,7 @@ fn ipv6(packet: &mut [u8], depth: usize) {
     transport(data, next, addresses, depth);
 }
 
-/// Completes the checksum of what an IP header with addresses of this sum carries.
+/// Completes the checksum of the payload of an IP header with this sum of addresses.
 fn transport(data: &mut [u8], protocol: u8, addresses: u32, depth: usize) {
     let at = match protocol {
         TCP => 16,
@@ -103,7 +103,7 @@ fn transport(data: &mut [u8], protocol: u8, addresses: u32, depth: usize) {
     if u16::from_be_bytes(*field) != pseudo {
         return;
     }
-    // The field is part of what is added up: the sum of the pseudo header is in it once.
+    // The checksum field is part of the sum: it contains the sum of the pseudo header once.
     let whole = fold(sum(data));
     if fold(u32::from(whole) + u32::from(pseudo)) == u16::MAX {
         return;
@@ -234,7 +234,7 @@ mod tests {
                 complete(&mut packet);
                 assert_eq!(packet, right, "{partial:02x?}");
                 complete(&mut packet);
-                assert_eq!(packet, right, "a packet that is right stays as it is");
+                assert_eq!(packet, right, "a packet with a right checksum is unchanged");
             }
         }
     }
@@ -275,7 +275,7 @@ mod tests {
                 complete(&mut packet);
                 assert_eq!(packet, partial[..len], "{len} bytes of it");
             }
-            // One that was damaged on its way is the receiver's to refuse.
+            // The receiver rejects a packet that was damaged on the path.
             let mut damaged = right.clone();
             *damaged.iter_mut().rev().nth(6).expect("a byte") ^= 0x10;
             let mut packet = damaged.clone();

@@ -1,7 +1,7 @@
 //! The observable state of a socket: counters, and packets that wait.
 //!
 //! A socket belongs to one thread, but other threads read its counters: its interface adds them up
-//! over its queues. So they are in memory that both share. Only the socket writes them, so that
+//! over its queues. So the counters are in shared memory. Only the socket writes them, so that
 //! adding is a load and a store; the kernel's own counters are read on request.
 
 #![expect(unsafe_code, reason = "an empty value of a struct of the kernel's")]
@@ -57,7 +57,7 @@ impl SocketCounters {
         }
     }
 
-    /// SteeringCounters the packets that wait in the receive ring.
+    /// Counts the packets that wait in the receive ring.
     pub(in crate::af_xdp) fn waiting(&self) -> u64 {
         self.depth.get().into()
     }

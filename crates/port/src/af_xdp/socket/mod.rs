@@ -1,7 +1,7 @@
 //! The socket: the port of one queue of one interface.
 //!
-//! A frame goes round through the four rings (`ring.rs`) like this; each arrow
-//! is a place where its token is consumed or made anew:
+//! A frame circulates through the four rings (`ring.rs`); each arrow consumes its token or creates
+//! it again:
 //!
 //! ```text
 //!   Arena ──alloc──► fill ring ──► kernel ──► receive ring ──► Frame of the caller
@@ -11,24 +11,22 @@
 //!                                                                      the arena)
 //! ```
 //!
-//! - Packets come from the first receive on: until then the steering program leaves them
-//!   to the host, so that none waits for a thread that has yet to start.
-//! - The fill ring is topped up after every receive from what the arena has;
-//!   when that is nothing, the kernel drops and counts (`fill_empty`), and
-//!   the next receive tries again.
+//! - Packets arrive from the first receive on: until then the steering program leaves them to the
+//!   host, so that none waits for a thread that has not started yet.
+//! - The fill ring is topped up after every receive with free frames of the arena; if there are
+//!   none, the kernel drops and counts (`fill_empty`), and the next receive tries again.
 //! - Frames in the fill and receive rings together are never more than the
 //!   receive ring's size, so that ring cannot overflow.
-//! - `transmit` only writes descriptors; `flush` tells the kernel, with one
-//!   system call where its budget allows, and collects what has left. In copy
-//!   mode the packets are sent inside that call. The budget is 32 packets a
-//!   call, 256 where `XDP_MAX_TX_SKB_BUDGET` is known (Linux 6.17).
-//! - A call is made only when the ring's flag asks for it (`need_wakeup`).
+//! - `transmit` only writes descriptors; `flush` notifies the kernel, with one system call if its
+//!   budget allows, and collects sent frames. In copy mode the packets are sent inside that call.
+//!   The budget is 32 packets a call, 256 with `XDP_MAX_TX_SKB_BUDGET` (Linux 6.17).
+//! - A call is made only when the ring's flag requires it (`need_wakeup`).
 //!
 //! Packets of a veth may have partial checksums, which are completed (`checksum.rs`).
 //!
-//! Limits: one buffer a packet (no `XDP_USE_SG`), so the MTU must fit a frame.
-//! Dropping a socket loses the frames in its rings to the arena until the arena
-//! itself goes: the kernel may still be reading them.
+//! Limits: one buffer a packet (no `XDP_USE_SG`), so the MTU must fit a frame. Dropping a socket
+//! loses the frames in its rings until the arena itself is dropped: the kernel may still be reading
+//! them.
 
 #![expect(unsafe_code, reason = "system calls, and frames handed to the kernel")]
 
@@ -56,9 +54,9 @@ use crate::{Arena, Frame, HEADROOM, Host, Port, PortStats};
 /// Slots of the four rings, each a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSizes {
-    /// Free frames waiting for the kernel; no more than `receive` are kept there.
+    /// Free frames waiting for the kernel, at most `receive`.
     pub fill: u32,
-    /// Received packets waiting for us.
+    /// Received packets waiting for this process.
     pub receive: u32,
     /// Packets waiting to be sent.
     pub transmit: u32,
@@ -74,18 +72,18 @@ impl Default for RingSizes {
 }
 
 impl RingSizes {
-    /// Gives all four the same size.
+    /// Returns four rings of the same size.
     pub fn all(size: u32) -> Self {
         Self { fill: size, receive: size, transmit: size, completion: size }
     }
 
-    /// Returns how many frames a socket with these rings holds at the most,
-    /// for sizing the arena.
+    /// Returns the maximum number of frames that a socket with these rings holds, to size the
+    /// arena.
     pub fn frames(&self) -> u32 {
         self.stock() + self.transmit + self.completion
     }
 
-    /// Frames kept for receiving.
+    /// Frames for receiving.
     fn stock(&self) -> u32 {
         self.fill.min(self.receive)
     }
@@ -100,13 +98,12 @@ impl RingSizes {
     }
 }
 
-/// Receives between two beats of the pulse while packets come: the cache line is the program's,
-/// too.
+/// Receives between two heartbeats while packets arrive: the program shares the cache line.
 const BEAT: u32 = 4;
 
 /// A port on one queue of an interface.
 pub struct Socket {
-    // The rings are unmapped before the descriptor closes.
+    // Declared first: the rings are unmapped before the descriptor closes.
     fill: Producer<u64>,
     completion: Consumer<u64>,
     receive: Consumer<libc::xdp_desc>,
@@ -117,30 +114,30 @@ pub struct Socket {
     name: String,
     queue: u32,
     sizes: RingSizes,
-    /// Identity of the arena whose memory this is.
+    /// The identity of the arena.
     tag: u32,
     frame_mask: u64,
     zero_copy: bool,
     busy_poll: bool,
     budget: u32,
-    /// Frames in the kernel's hands to receive into.
+    /// Frames that the kernel has for receiving.
     filling: u32,
-    /// Frames in the kernel's hands to send from.
+    /// Frames that the kernel has for sending.
     sending: u32,
-    /// The steering program sends packets here.
+    /// Whether the steering program sends packets here.
     entered: bool,
-    /// Checksums of packets may be partial.
+    /// Whether checksums of packets may be partial.
     partial: bool,
-    /// Calls of receive, of which some tell the steering program.
+    /// The number of receives, some of which write a heartbeat.
     turns: u32,
     watched: Arc<SocketCounters>,
-    /// The host, and the number of the device that the socket is of.
+    /// The host, and the number of the socket's device.
     host: Option<(Host, u32)>,
 }
 
 impl Socket {
-    /// Gives what is punted to `host` from now on, as from this interface; without one a punt
-    /// is refused.
+    /// Passes punted packets to `host` from now on, as from this interface; without a host a punt
+    /// is rejected.
     ///
     /// # Errors
     ///
@@ -152,8 +149,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Lets receiving run the device's work in our own system call instead of
-    /// an interrupt's: fewer switches where router and device share a CPU.
+    /// Enables busy polling: receiving runs the device's work in its own system call instead of an
+    /// interrupt, with fewer switches if router and device share a CPU.
     ///
     /// # Errors
     ///
@@ -173,7 +170,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Returns how many packets one system call sends in copy mode.
+    /// Returns the number of packets that one system call sends in copy mode.
     pub fn budget(&self) -> u32 {
         self.budget
     }
@@ -194,8 +191,8 @@ impl Socket {
         let fit = self.fill.free(wanted).min(wanted).min(arena.available() as u32);
         for _ in 0..fit {
             let Some(Frame { at, .. }) = arena.alloc() else { break };
-            // SAFETY: the token has just been taken apart, so nobody has the
-            // frame any more; it is of this socket's memory, as `arena` is.
+            // SAFETY: the token has just been consumed, so the frame is no longer in use; it is in
+            // this socket's memory, as `arena` is.
             unsafe { self.fill.push(u64::from(at - HEADROOM)) };
             self.filling += 1;
         }
@@ -207,13 +204,13 @@ impl Socket {
         }
     }
 
-    /// Has the steering program send packets here: with the first receive and not before,
-    /// because until somebody receives the host had better keep them.
+    /// Makes the steering program send packets here: with the first receive and not before, because
+    /// until then the host should receive them.
     #[cold]
     fn enter(&mut self) {
         let map = self.interface.steering().sockets();
-        // A socket that is bound is accepted; refused, the host would keep its packets,
-        // and they are counted as `no_socket`.
+        // The map accepts a bound socket; if it did not, the host would receive the packets,
+        // counted as `no_socket`.
         self.entered = map.set_fd(self.queue, self.fd.as_fd()).is_ok();
     }
 
@@ -222,7 +219,7 @@ impl Socket {
         let waiting = self.completion.waiting();
         for _ in 0..waiting {
             let start = self.completion.pop() & self.frame_mask;
-            // The token anew: the kernel names each frame it was given once.
+            // Creates the token again: the kernel returns each frame once.
             arena.free(Frame { at: start as u32 + HEADROOM, len: 0, tag: self.tag, mark: 0 });
         }
         if waiting > 0 {
@@ -231,9 +228,9 @@ impl Socket {
         }
     }
 
-    /// Has the kernel look at the fill ring, and in busy polling at the device.
+    /// Makes the kernel read the fill ring, and with busy polling the device.
     fn wake_receive(&self) {
-        // SAFETY: no buffer: AF_XDP takes none, only the call itself matters.
+        // SAFETY: no buffer: AF_XDP takes none, only the call itself has an effect.
         unsafe {
             libc::recvfrom(
                 self.fd.as_raw_fd(),
@@ -246,11 +243,10 @@ impl Socket {
         };
     }
 
-    /// Has the kernel look at the transmit ring. Errors (`EAGAIN` at the end of
-    /// its budget, `ENOBUFS`, `ENETDOWN`) mean that the rest stays in the ring,
-    /// which `pending` shows.
+    /// Makes the kernel read the transmit ring. Errors (`EAGAIN` at the end of its budget,
+    /// `ENOBUFS`, `ENETDOWN`) mean that the rest stays in the ring, which `pending` shows.
     fn wake_transmit(&self) {
-        // SAFETY: no buffer and no address, as AF_XDP wants it.
+        // SAFETY: no buffer and no address, as AF_XDP requires.
         unsafe {
             libc::sendto(
                 self.fd.as_raw_fd(),
@@ -268,12 +264,12 @@ impl Socket {
     }
 }
 
-/// Waits until every packet that the steering programs have decided on by now is where
-/// they sent it: some ten milliseconds.
+/// Waits until every packet that the steering programs have decided about so far has reached its
+/// destination: some ten milliseconds.
 ///
-/// A driver decides on the packets of a burst and hands them over at its end, inside one
-/// read section of the kernel's RCU; `membarrier(2)`'s global command waits for those.
-/// Where the kernel has none (`nohz_full`), the wait is a fixed one.
+/// A driver runs the program on the packets of a burst and passes them on at its end, inside one
+/// RCU read section of the kernel; `membarrier(2)`'s global command waits for these. If the kernel
+/// does not have it (`nohz_full`), the wait has a fixed length.
 pub fn synchronize_rcu() {
     const GLOBAL: c_int = 1;
     // SAFETY: no pointers, and the command has no effect but the wait.
@@ -308,7 +304,7 @@ impl Port for Socket {
         for _ in 0..count {
             let libc::xdp_desc { addr, len, .. } = self.receive.pop();
             bytes += u64::from(len);
-            // The token anew: the kernel names each frame it was given once.
+            // Creates the token again: the kernel returns each frame once.
             out.push(Frame { at: addr as u32, len, tag: self.tag, mark: 0 });
         }
         if self.partial {
@@ -344,7 +340,7 @@ impl Port for Socket {
         let fit = (self.transmit.free(frames.len() as u32) as usize).min(frames.len());
         let (mut written, mut bytes) = (0, 0);
         for frame in frames.drain(..fit) {
-            assert!(frame.tag == self.tag, "a frame was given to an arena that it is not of");
+            assert!(frame.tag == self.tag, "a frame was passed to a foreign arena");
             if frame.len == 0 {
                 // The kernel skips such a descriptor and never completes it.
                 self.watched.tx_invalid.add(1);
@@ -353,8 +349,8 @@ impl Port for Socket {
             }
             let Frame { at, len, .. } = frame;
             bytes += u64::from(len);
-            // SAFETY: the token has just been taken apart, so nobody has the
-            // frame any more; its tag says that it is of this socket's memory.
+            // SAFETY: the token has just been consumed, so the frame is no longer in use; its tag
+            // proves that it is in this socket's memory.
             unsafe { self.transmit.push(libc::xdp_desc { addr: u64::from(at), len, options: 0 }) };
             written += 1;
         }
@@ -395,7 +391,7 @@ impl Port for Socket {
     }
 
     fn retire(&mut self) {
-        // Once is enough. Gone already is as good; another error leaves what there was.
+        // An entry that is already removed is fine; another error leaves the entry.
         self.entered = true;
         let _ = self.interface.steering().sockets().delete(&self.queue.to_ne_bytes());
     }
@@ -409,7 +405,7 @@ impl Port for Socket {
     }
 
     fn stats(&self) -> PortStats {
-        // A system call for each reason, which one queue has to make.
+        // One system call for each reason, made by one queue only.
         let passed = match self.queue {
             0 => self.interface.counts().map_or(0, |counts| counts.passed()),
             _ => 0,

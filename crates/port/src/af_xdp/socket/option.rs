@@ -14,9 +14,9 @@ pub(super) fn set<T: Copy>(
     value: &T,
 ) -> io::Result<()> {
     // SAFETY:
-    // - the kernel reads as many bytes as given, those of `value`; options
-    //   here are integers and, for the UMEM, an address and a length, behind
-    //   which the kernel looks only by the rules of `region.rs`.
+    // - the kernel reads as many bytes as given, those of `value`; options here are integers and,
+    //   for the UMEM, an address and a length of memory that the kernel accesses only by the rules
+    //   of `region.rs`.
     let answer = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -29,8 +29,8 @@ pub(super) fn set<T: Copy>(
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option of a socket into a struct of plain integers, and returns
-/// how many bytes of it the kernel has set.
+/// Reads an option of a socket into a struct of plain integers, and returns the number of bytes
+/// that the kernel has set.
 pub(super) fn get<T: Copy>(
     fd: BorrowedFd<'_>,
     level: c_int,

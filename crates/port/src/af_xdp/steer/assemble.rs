@@ -1,7 +1,8 @@
 //! The steering program as instructions.
 //!
-//! Registers: r9 the context, r6 the frame's first byte, r7 its end; once it is to be taken r7 the
-//! switches and r8 the family (`flow_key.rs`); then r8 the action to return and r7 the counter.
+//! Registers: r9 is the context, r6 the frame's first byte, r7 its end. When the frame is to be
+//! taken, r7 has the switches and r8 the family (`flow_key.rs`); then r8 has the action to return
+//! and r7 the counter.
 
 use super::super::bpf::Map;
 use super::super::bpf::asm::{
@@ -17,7 +18,7 @@ use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 pub(super) const OBSERVE_ONLY: u32 = 1;
 pub(super) const HAS_BLOCKED: u32 = 2;
 
-/// Where in the frame things are: Ethernet is 14 bytes long.
+/// Offsets in the frame: an Ethernet header has 14 bytes.
 const ETHERTYPE: i16 = 12;
 const V4_VERSION: i16 = 14;
 const V4_TTL: i16 = 14 + 8;
@@ -28,7 +29,7 @@ const V6_HOP_LIMIT: i16 = 14 + 7;
 const V6_DESTINATION: i16 = 14 + 24;
 const V6_END: i32 = 14 + 40;
 
-/// The bytes of a packet as a load into a register shows them.
+/// Returns the bytes of a packet in the byte order of a load.
 pub(super) fn half(bytes: [u8; 2]) -> i32 {
     i32::from(u16::from_ne_bytes(bytes))
 }
@@ -37,17 +38,17 @@ fn word(bytes: [u8; 4]) -> i32 {
     i32::from_ne_bytes(bytes)
 }
 
-/// What a program is made for, and the maps that it works with.
+/// The parameters of a program, and its maps.
 pub(super) struct ProgramInputs<'m> {
     /// The interface's MAC, in the first six bytes of its one element.
     pub(super) mac: &'m Map,
-    /// The interface is one of a gate.
+    /// Whether the interface is a gate's.
     pub(super) guards: bool,
-    /// Packets that no socket takes are dropped.
+    /// Whether packets that no socket takes are dropped.
     pub(super) fail_closed: bool,
     pub(super) sockets: &'m Map,
-    /// When the first packet came that a queue's worker has not looked for yet, and how long ago
-    /// that may be.
+    /// The arrival time of the first packet that a queue's worker has not received, and its maximum
+    /// age.
     pub(super) heartbeat: [&'m Map; 2],
     /// The helper that returns the time.
     pub(super) clock: Helper,
@@ -59,7 +60,7 @@ pub(super) struct ProgramInputs<'m> {
     pub(super) protected: Option<&'m ProtectedPrefixes>,
 }
 
-/// Writes the program down.
+/// Assembles the program.
 pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCode> {
     let &ProgramInputs {
         mac,
@@ -78,7 +79,8 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
     let mut asm = Assembler::new();
     let exits = SteeringOutcome::ALL.map(|why| (why, asm.label()));
     let to = |why: SteeringOutcome| exits[why as usize].1;
-    // Packets for the host whose source has to be looked at first: one way for each reason and family.
+    // Packets for the host whose source has to be checked first: one path for each reason and
+    // family.
     let hosts = FOR_HOST.map(|why| (why, [asm.label(), asm.label()]));
     let to_host = |six: bool| {
         move |why: SteeringOutcome| {
@@ -108,7 +110,7 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         .jump_if32(Cond::Eq, R2, half([0x08, 0x00]), ipv4)
         .jump_if32(Cond::Eq, R2, half([0x86, 0xdd]), ipv6)
         .jump_if32(Cond::Eq, R2, half([0x08, 0x06]), to(SteeringOutcome::Arp))
-        // What some sent before there was 802.1ad.
+        // The tag of devices from before 802.1ad.
         .jump_if32(Cond::Eq, R2, half([0x91, 0x00]), to(SteeringOutcome::Tagged))
         .jump(to(SteeringOutcome::NotIp));
     asm.bind(not_mine)
@@ -129,7 +131,7 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
     }
     asm.jump(redirect);
 
-    // The socket of this queue; without one, or if all packets are the host's, the host, or a drop.
+    // The socket of this queue; without one, or if all packets are for the host, pass or drop.
     let take = asm.label();
     asm.bind(redirect)
         .op32(Op::Mov, R2, 0)
@@ -168,7 +170,7 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
     if let Some(protected) = protected {
         drop_protected(&mut asm, protected, switches, &hosts, [count, to(SteeringOutcome::Forged)]);
     }
-    // The verifier takes no code that nothing leads to.
+    // The verifier rejects unreachable code.
     let there = |why| match why {
         SteeringOutcome::Blocked => blocked.is_some(),
         SteeringOutcome::Declined => declined.is_some(),
@@ -189,8 +191,7 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         asm.bind(label).op32(Op::Mov, R8, action as i32).op32(Op::Mov, R7, why as i32).jump(count);
     }
     let end = asm.label();
-    // A key a counter, and no arithmetic on the pointer: that would take
-    // CAP_PERFMON to load.
+    // One key per counter instead of pointer arithmetic, which would require CAP_PERFMON.
     asm.bind(count)
         .store(Size::Word, R10, -4, R7)
         .map_lookup(counts, -4)
@@ -212,8 +213,8 @@ const FOR_HOST: [SteeringOutcome; 4] = [
     SteeringOutcome::Local,
 ];
 
-/// Drops packets for the host with a source inside; passes the others, each for its reason, and all
-/// where the interface is only observed.
+/// Emits code that drops packets for the host with a source behind the gate, and passes the others,
+/// each with its reason; an observed interface passes all.
 fn drop_protected<'m>(
     asm: &mut Assembler<'m>,
     protected: &'m ProtectedPrefixes,

@@ -1,25 +1,26 @@
-//! BlockedSources sources: packets that end in the kernel wherever they go.
+//! Blocked sources: packets that end in the kernel, whatever their destination.
 //!
 //! ```text
 //!   to be taken ─► any list? ─► source's longest prefix ─┬─ blocked ─► dropped, counted with its bytes
-//!                     │ no          none, or one that passes
+//!                     │ no          none, or an exception │
 //!                     └───────────────┴──────► declined.rs
 //! ```
 //!
-//! The maps are tries (`prefix_set.rs`): prefixes that are blocked, and those within them
-//! that pass. Where there is no list, one bit of a word that is read anyway says so.
+//! The maps are tries (`prefix_set.rs`) of blocked prefixes, and of exceptions within them. Without
+//! a list, one bit of a word that is read anyway skips the lookup.
 //!
-//! **Another list** is gone over to prefix by prefix, so that no address is ever taken for another than
-//! by the old list or by the new one, and one of which both say the same never for anything else. Of the
-//! prefixes around one address new ones are written from the longest to the shortest, and then old ones
-//! are deleted from the shortest to the longest. For let both say the same of it, by `p` and by `q`. If `q` is
-//! shorter than `p`, `p` stays the longest until all that is shorter and old has gone; if it is longer,
-//! it is written before anything shorter of the new list, and `p` is the longest until then. Where both
-//! lists together find no room all of the old one goes first.
+//! **A new list** replaces the old one prefix by prefix. An address always has the result of the
+//! old list or of the new one; where both agree, it never has another result. Of the prefixes that
+//! cover an address, new ones are written from the longest to the shortest, and then old ones are
+//! deleted from the shortest to the longest. Proof: let both lists agree about an address, by `p`
+//! in the old one and `q` in the new one. If `q` is shorter than `p`, `p` stays the longest until
+//! all shorter old ones are deleted. If `q` is longer, it is written before any shorter one of the
+//! new list, and `p` is the longest until then. If there is no room for both lists, the old one is
+//! deleted first.
 //!
-//! A blocked prefix and those within it that pass are there together or not at all: where there is
-//! no room, or the kernel refuses one of them, the blocked one is left out or taken back, and its packets
-//! are dropped by who would have been asked next. Forgetting an entry costs time and no packet.
+//! A blocked prefix and its exceptions are present together or not at all: if there is no room, or
+//! the kernel rejects one of them, the blocked prefix is omitted or removed, and the gate drops its
+//! packets in user space. A lost entry costs time but no packet.
 
 use std::collections::HashSet;
 use std::io;
@@ -32,14 +33,14 @@ use super::flow_key;
 use super::prefix_set::{PrefixKey, PrefixSet};
 use Reg::R7;
 
-/// What is said of the sources within a prefix.
+/// A prefix of sources, blocked or an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourcePrefix {
     /// The prefix's address.
     pub address: IpAddr,
-    /// Its bits.
+    /// Its length in bits.
     pub len: u8,
-    /// Their packets are dropped; else they pass, where they are within a prefix of others.
+    /// Whether its packets are dropped; otherwise it is an exception within a blocked prefix.
     pub drops: bool,
 }
 
@@ -58,7 +59,7 @@ impl SourcePrefix {
     }
 }
 
-/// Returns an address as a number, and of how many bits.
+/// Returns an address as a number, with its length in bits.
 fn bits(address: IpAddr) -> (u128, u32) {
     match address {
         IpAddr::V4(address) => (u32::from(address).into(), 32),
@@ -66,25 +67,25 @@ fn bits(address: IpAddr) -> (u128, u32) {
     }
 }
 
-/// How much of a list the kernel goes by.
+/// The part of a list that is installed in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InstalledPrefixes {
-    /// PrefixSet that it knows.
+    /// The installed prefixes.
     pub installed: usize,
-    /// Those that it has no room for, or has refused.
+    /// The prefixes without room, or rejected by the kernel.
     pub omitted: usize,
 }
 
 /// The maps of one interface.
 #[derive(Debug)]
 pub(super) struct BlockedSources {
-    /// Marked: packets of these sources are dropped.
+    /// Prefixes; packets of marked ones are dropped.
     prefixes: PrefixSet,
     bytes: Map,
 }
 
 impl BlockedSources {
-    /// Makes maps of so many prefixes of each family.
+    /// Creates maps of this many prefixes of each family.
     pub(super) fn new(prefixes: u32) -> io::Result<Self> {
         Ok(Self {
             prefixes: PrefixSet::new(["fp_blocked4", "fp_blocked6"], prefixes)?,
@@ -92,8 +93,7 @@ impl BlockedSources {
         })
     }
 
-    /// Goes over to this list: blocked prefixes, none within another, each followed by those within it
-    /// that pass.
+    /// Installs this list: blocked prefixes, none within another, each followed by its exceptions.
     pub(super) fn set(&self, list: &[SourcePrefix]) -> io::Result<InstalledPrefixes> {
         let prefixes = &self.prefixes;
         let mut written = prefixes.written();
@@ -103,7 +103,7 @@ impl BlockedSources {
         let mut gone: Vec<PrefixKey> =
             written.keys().filter(|key| !wanted.contains(*key)).copied().collect();
         gone.sort_unstable_by_key(|(_, len)| *len);
-        // Without room for both lists it is nothing in between.
+        // Without room for both lists, no list applies in between.
         let of = |four: bool, all: &mut dyn Iterator<Item = &PrefixKey>| {
             all.filter(|(address, _)| address.is_ipv4() == four).count()
         };
@@ -119,7 +119,7 @@ impl BlockedSources {
         }
         for group in groups {
             let group = &list[group];
-            // The blocked one, which is the shortest, last.
+            // The blocked prefix, which is the shortest, is last.
             let mut all = group.iter().rev();
             if all
                 .try_for_each(|source| prefixes.write(&mut written, source.key(), source.drops))
@@ -132,8 +132,8 @@ impl BlockedSources {
         Ok(InstalledPrefixes { installed: written.len(), omitted: list.len() - written.len() })
     }
 
-    /// Returns the inputs of a list that there is room for, each a blocked prefix and those within it:
-    /// where it is not for all, the shortest ones.
+    /// Returns the groups of a list that fit, each a blocked prefix with its exceptions: if not all
+    /// fit, those of the shortest prefixes.
     fn fitting(&self, list: &[SourcePrefix]) -> Vec<Range<usize>> {
         let mut starts: Vec<usize> = (0..list.len()).filter(|&at| list[at].drops).collect();
         starts.push(list.len());
@@ -156,19 +156,18 @@ impl BlockedSources {
         groups
     }
 
-    /// Returns whether the longest prefix around a source that the maps know is one whose packets are
-    /// dropped, and there is one.
+    /// Returns whether the longest installed prefix that covers a source is a blocked one.
     pub(super) fn drops(&self, source: IpAddr) -> io::Result<bool> {
         Ok(self.prefixes.find(source)? == Some(true))
     }
 
-    /// SteeringCounters the bytes dropped, Ethernet headers included and the link's padding not.
+    /// Counts the bytes dropped, with Ethernet headers and without the link's padding.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         self.bytes.counter(0)
     }
 
-    /// Goes to `drop` with a packet whose flow was kept and whose source is blocked; else goes on. r7
-    /// has the switches, of which `any` says whether anybody is.
+    /// Emits code for a packet whose flow is on the stack: jumps to `drop` if its source is
+    /// blocked, else continues. r7 has the switches, of which `any` states whether there is a list.
     pub(super) fn emit_check<'m>(&'m self, asm: &mut Assembler<'m>, any: i32, drop: Label) {
         let (ask, over) = (asm.label(), asm.label());
         asm.jump_if32(Cond::Set, R7, any, ask).jump(over).bind(ask);

@@ -1,21 +1,20 @@
-//! DeclinedFlows flows: packets that end in the kernel, before they cost anything else.
+//! Declined flows: packets that end in the kernel, at the least cost.
 //!
 //! ```text
-//!   to be taken ─► flow in the map? ─► its time not over? ─► dropped, counted with its bytes
-//!                      │ no                │ it is
+//!   to be taken ─► flow in the map? ─► not expired? ─► dropped, counted with its bytes
+//!                      │ no                │ expired
 //!                      └──────► socket ◄───┘
 //! ```
 //!
-//! The idea is the thesis's SmartNIC (Fu, 2020, chapter 5), in the driver: a flow, a pair of
-//! addresses, that a gate has declined is written down here with the end of its time, by the
-//! kernel's monotonic clock, and the steering program drops its packets. An end that has come
-//! needs nobody to write: the next packet is taken again.
+//! The idea is the thesis's SmartNIC (Fu, 2020, chapter 5), in the driver: the maps have the flows,
+//! pairs of addresses, that a gate has declined, each with its expiry by the kernel's monotonic
+//! clock, and the steering program drops their packets. An expired entry needs no update: the next
+//! packet is taken again.
 //!
-//! The maps are LRU hashes: a flow that finds no room takes the place of one that has not been
-//! met for long, whose packets then reach the gate again and are dropped there. Losing an entry
-//! costs time and no packet.
+//! The maps are LRU hashes: a new flow in a full map evicts the least recently used one, whose
+//! packets then reach the gate again and are dropped there. A lost entry costs time but no packet.
 //!
-//! An interface without such maps has a steering program without the question.
+//! The steering program of an interface without such maps omits the lookup.
 
 use std::io;
 use std::net::IpAddr;
@@ -28,13 +27,13 @@ use Reg::{R0, R8};
 /// The maps of one interface.
 #[derive(Debug)]
 pub(super) struct DeclinedFlows {
-    /// SourcePrefix and destination to the end, in nanoseconds.
+    /// Source and destination address to the expiry, in nanoseconds.
     v4: Map,
     v6: Map,
     bytes: Map,
 }
 
-/// A flow as it stands in a header.
+/// A flow in the order of a header.
 fn key(src: IpAddr, dst: IpAddr) -> Option<Vec<u8>> {
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => Some([src.octets(), dst.octets()].concat()),
@@ -44,7 +43,7 @@ fn key(src: IpAddr, dst: IpAddr) -> Option<Vec<u8>> {
 }
 
 impl DeclinedFlows {
-    /// Makes maps of so many flows of each family.
+    /// Creates maps of this many flows of each family.
     pub(super) fn new(flows: u32) -> io::Result<Self> {
         Ok(Self {
             v4: Map::new(Kind::LruHash, "fp_declined4", 8, 8, flows)?,
@@ -57,24 +56,25 @@ impl DeclinedFlows {
         if key.len() == 8 { &self.v4 } else { &self.v6 }
     }
 
-    /// Drops a flow's packets until this moment of the monotonic clock.
+    /// Drops a flow's packets until this time of the monotonic clock.
     pub(super) fn decline(&self, src: IpAddr, dst: IpAddr, until: u64) -> io::Result<()> {
         let key = key(src, dst).ok_or(io::ErrorKind::InvalidInput)?;
         self.map(&key).update(&key, &until.to_ne_bytes())
     }
 
-    /// Takes a flow's packets again, and says whether they were dropped.
+    /// Takes a flow's packets again, and returns whether they were dropped.
     pub(super) fn readmit(&self, src: IpAddr, dst: IpAddr) -> io::Result<bool> {
         let key = key(src, dst).ok_or(io::ErrorKind::InvalidInput)?;
         self.map(&key).delete(&key)
     }
 
-    /// SteeringCounters the bytes dropped, Ethernet headers included and the link's padding not.
+    /// Counts the bytes dropped, with Ethernet headers and without the link's padding.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         self.bytes.counter(0)
     }
 
-    /// Goes to `drop` with a packet of a flow that was kept and is declined; else goes on.
+    /// Emits code for a packet whose flow is on the stack: jumps to `drop` if it is declined, else
+    /// continues.
     pub(super) fn emit_check<'m>(&'m self, asm: &mut Assembler<'m>, drop: Label) {
         let (six, found, over) = (asm.label(), asm.label(), asm.label());
         asm.jump_if32(Cond::Eq, R8, 6, six);

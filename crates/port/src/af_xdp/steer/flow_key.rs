@@ -1,4 +1,4 @@
-//! What the questions of a gate are about: a packet's flow and its length, on the program's stack.
+//! The keys of a gate's lookups: a packet's flow and length, on the program's stack.
 //!
 //! ```text
 //!   r10 - 64      - 56        - 52        - 48 ─────────────────────────── - 16
@@ -8,14 +8,14 @@
 //!                                          └─ a declined flow's key ──────────┘
 //! ```
 //!
-//! r8 says the family. The length is that of the packet with its Ethernet header, without what the
-//! link has padded.
+//! r8 has the family. The length is that of the packet with its Ethernet header, without the link's
+//! padding.
 
 use super::super::bpf::Map;
 use super::super::bpf::asm::{Assembler, Cond, Label, Op, Reg, Size};
 use Reg::{R0, R1, R2, R6, R8, R10};
 
-/// Where the flow is, and the bits of a prefix before it.
+/// The offset of the flow, and of the prefix length before it.
 pub(super) const FLOW: i16 = -48;
 pub(super) const BITS: i16 = FLOW - 4;
 const LENGTH: i16 = -64;
@@ -27,7 +27,7 @@ const V4_SOURCE: i16 = 14 + 12;
 const V6_PAYLOAD: i16 = 14 + 4;
 const V6_SOURCE: i16 = 14 + 8;
 
-/// Keeps the flow of an IPv4 packet whose header is known to be there.
+/// Emits code that stores the flow of an IPv4 packet whose header is verified.
 pub(super) fn emit_v4(asm: &mut Assembler<'_>) {
     asm.load(Size::Word, R2, R6, V4_SOURCE)
         .store(Size::Word, R10, FLOW, R2)
@@ -52,7 +52,7 @@ pub(super) fn emit_v6(asm: &mut Assembler<'_>) {
         .op32(Op::Mov, R8, 6);
 }
 
-/// Adds the length to the one counter of a map, and goes to `then`.
+/// Emits code that adds the length to the only counter of a map, and jumps to `then`.
 pub(super) fn emit_count<'m>(asm: &mut Assembler<'m>, bytes: &'m Map, then: Label) {
     let counted = asm.label();
     asm.op32(Op::Mov, R2, 0)

@@ -6,14 +6,14 @@
 //!                      └──────────── the worker receives ◄──┴────────────────────────────┘
 //! ```
 //!
-//! A packet that finds 0 writes the time there; the worker writes 0 whenever it receives, be it
-//! nothing. So the word is the time of the first packet that the worker has not looked for yet: a
-//! worker that sleeps because no packet comes never counts as stalled, and needs no clock. A packet
-//! that finds a time of more than [`STALL`] ago is not redirected: the host gets it, or it is
-//! dropped where a gate guards, until the worker receives again.
+//! A packet that finds 0 writes the time; the worker writes 0 whenever it receives, even without a
+//! packet. So the word is the time of the first packet that the worker has not received yet: a
+//! worker that sleeps because no packet arrives never counts as stalled, and needs no clock. A
+//! packet that finds a time more than [`STALL`] ago is not redirected: the host receives it, or it
+//! is dropped on a gate's interface, until the worker receives again.
 //!
-//! The clock is the kernel's coarse one, which costs a load and is right to a tick (at most 10 ms);
-//! before Linux 5.11, which lacks it for programs, the exact one.
+//! The clock is the kernel's coarse one, which costs a load and is accurate to a tick (at most 10
+//! ms); before Linux 5.11, which does not offer it to programs, the exact one.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Makes the words of so many queues.
+    /// Creates the words of this many queues.
     pub(super) fn new(queues: u32) -> io::Result<Self> {
         let words = MappedArray::new("fp_pulse", queues)?;
         let limit = Map::array(Kind::Array, "fp_stall", 8, 1)?;
@@ -44,7 +44,7 @@ impl Heartbeat {
         Ok(heartbeat)
     }
 
-    /// Sets how long a worker may stall; `None` means for ever.
+    /// Sets the time for which a worker may stall; `None` means forever.
     pub(super) fn set_limit(&self, limit: Option<Duration>) -> io::Result<()> {
         let nanos = limit.and_then(|limit| i64::try_from(limit.as_nanos()).ok());
         self.limit.set(0, &nanos.unwrap_or(i64::MAX).to_ne_bytes())
@@ -55,11 +55,11 @@ impl Heartbeat {
         [self.words.map(), &self.limit]
     }
 
-    /// Notes that the worker of a queue has received.
+    /// Records that the worker of a queue has received.
     #[inline]
     pub(super) fn beat(&self, queue: u32) {
-        // Relaxed: nothing goes with it. InstalledPrefixes only where there is something to clear, because
-        // the line is the program's, too.
+        // Relaxed: no other data depends on it. Written only if there is something to clear,
+        // because the program shares the cache line.
         if let Some(word) = self.words.get(queue as usize)
             && word.load(Ordering::Relaxed) != 0
         {
@@ -68,8 +68,8 @@ impl Heartbeat {
     }
 }
 
-/// Goes to `taken` with a packet whose queue has a worker that receives, else to `stalled`. r9 has
-/// the context.
+/// Emits code that jumps to `taken` if the worker of the packet's queue receives, else to
+/// `stalled`. r9 has the context.
 pub(super) fn emit_check<'m>(
     asm: &mut Assembler<'m>,
     [heartbeat, limit]: [&'m Map; 2],

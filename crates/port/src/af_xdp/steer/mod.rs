@@ -1,11 +1,9 @@
-//! The steering program: which packets are the router's and which the host's.
+//! The steering program: selects the packets for the router, and leaves the others to the host.
 //!
-//! It runs in the kernel on every packet that the interface receives and sends
-//! it one of two ways: into the AF_XDP socket of its queue, or on to the host's
-//! own stack, as if no router were there. The rule is that the host keeps
-//! whatever the router would not forward anyway, so that ping, ssh, ARP,
-//! neighbor discovery, routing daemons and ICMP errors work without a line of
-//! ours:
+//! It runs in the kernel on every packet that the interface receives and sends it to one of two
+//! destinations: the AF_XDP socket of its queue, or the host's own stack, as if there were no
+//! router. The host keeps every packet that the router would not forward anyway, so that ping, ssh,
+//! ARP, neighbor discovery, routing daemons and ICMP errors work without code in the router:
 //!
 //! ```text
 //! frame ─ to my MAC? ─ IPv4 or IPv6? ─ whole header? ─ TTL > 1? ─ unicast, not
@@ -14,36 +12,32 @@
 //!   └──────► the host's stack, one counter for each reason ◄───────────┴──────────┘
 //! ```
 //!
-//! - The MAC is an element of a map, so that one that changes while packets pass is followed
-//!   between two of them. On a gate's front a unicast frame to another MAC is dropped
-//!   ([`EarlyDropConfig::fail_closed`]): the kernel would drop it too, but where the interface's MAC has just
-//!   changed and is not known here yet, the kernel would forward it past the gate.
+//! - The MAC is an element of a map, so that a change takes effect between two packets. On a gate's
+//!   front a unicast frame to another MAC is dropped ([`EarlyDropConfig::fail_closed`]): the kernel
+//!   would drop it too, but if the interface's MAC has just changed and is not known here yet, the
+//!   kernel would forward it past the gate.
 //! - Packets with TTL or hop limit 1 or less are passed, so that the kernel
 //!   answers them with Time Exceeded (RFC 1812 section 5.3.1).
-//! - What has a VLAN tag is passed: a tagged packet belongs to a VLAN interface
-//!   of the host, not to this one. Tags that bear a priority only are taken off
-//!   before anything is asked (`priority_tags.rs`).
-//! - Checksums, total lengths, options and martian sources are *not* looked at
-//!   here: those packets are the router's to judge and to count.
-//! - Where no socket is bound to the queue the packet is passed, so nothing is
-//!   lost between attaching the program and binding, or after a socket is gone. On
-//!   an interface that a gate guards the packet is dropped and counted instead
-//!   ([`EarlyDropConfig::fail_closed`]): the host would forward it undecided.
+//! - A packet with a VLAN tag is passed: it belongs to a VLAN interface of the host, not to this
+//!   one. Tags with only a priority are removed before all checks (`priority_tags.rs`).
+//! - Checksums, total lengths, options and martian sources are *not* checked here: the router
+//!   checks and counts those packets.
+//! - If no socket is bound to the queue the packet is passed, so that none is lost between
+//!   attaching the program and binding, or after a socket was closed. On a gate's interface the
+//!   packet is dropped and counted instead ([`EarlyDropConfig::fail_closed`]): the host would
+//!   forward it undecided.
 //! - A queue whose worker has not received for 100 ms ([`STALL`]) while packets came is treated as
 //!   if it had no socket (`heartbeat.rs`).
-//! - Packets of sources that a gate blocks, and of flows that it has declined, are
-//!   dropped, where it says which (`blocked.rs`, `declined.rs`), and so are packets for the host
-//!   with a source behind the gate (`protected.rs`); an interface that is only observed drops
-//!   none of them.
-//! - An interface that is only observed passes what it would have taken, and
-//!   counts it: one flag, looked at last, turns it from one to the other between
-//!   two packets.
+//! - Packets of sources that a gate blocks and of flows that it has declined are dropped, if the
+//!   gate installs them (`blocked.rs`, `declined.rs`), and so are packets for the host with a
+//!   source behind the gate (`protected.rs`); an observed interface drops none of them.
+//! - An observed interface passes and counts the packets that it would have taken: one flag, read
+//!   last, switches between the two modes from one packet to the next.
 //!
-//! Its counters are an array a CPU, so that they cost an addition and lose
-//! none: the sum over all is the number of packets the interface received while
-//! the program was on it.
+//! Its counters are one array per CPU, so that they cost an addition and lose no count: their sum
+//! is the number of packets that the interface has received while the program was attached.
 //!
-//! `assemble.rs` writes it down, `outcome.rs` says what its counters are.
+//! `assemble.rs` assembles it, `outcome.rs` defines its counters.
 
 mod assemble;
 mod blocked;
@@ -73,7 +67,7 @@ use declined::DeclinedFlows;
 use heartbeat::Heartbeat;
 use protected::ProtectedPrefixes;
 
-/// Addresses of one family that can be the host's own.
+/// The maximum number of the host's own addresses of one family.
 const LOCALS: u32 = 4096;
 
 /// The host's own addresses, to which packets are passed.
@@ -98,20 +92,20 @@ impl FromIterator<IpAddr> for Locals {
     }
 }
 
-/// What may be dropped on an interface of a gate: so much of each family.
+/// The capacity for drops on a gate's interface, for each family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyDropConfig {
-    /// DeclinedFlows flows.
+    /// The number of declined flows.
     pub flows: u32,
-    /// PrefixSet of blocked sources, with those within them that pass.
+    /// The number of prefixes of blocked sources, exceptions included.
     pub prefixes: u32,
-    /// PrefixSet by whether their hosts are behind the gate.
+    /// The number of prefixes of protected sources, exceptions included.
     pub protected: u32,
-    /// Packets that no socket takes: else they are left to the host.
+    /// Whether packets that no socket takes are dropped; otherwise they are left to the host.
     pub fail_closed: bool,
 }
 
-/// The program of one interface and the maps it works with.
+/// The program of one interface, and its maps.
 #[derive(Debug)]
 pub struct Steering {
     program: Program,
@@ -119,7 +113,7 @@ pub struct Steering {
     mac: Map,
     sockets: Map,
     heartbeat: Heartbeat,
-    /// One word, a bit for each thing that can be turned on and off.
+    /// One word, a bit for each switch.
     switches: Map,
     counts: Map,
     v4: Map,
@@ -128,13 +122,13 @@ pub struct Steering {
     declined: Option<DeclinedFlows>,
     protected: Option<ProtectedPrefixes>,
     locals: Mutex<Locals>,
-    /// What stands in `switches`.
+    /// The current value of `switches`.
     on: Mutex<u32>,
 }
 
 impl Steering {
-    /// Makes the maps and loads the program for an interface with this MAC and
-    /// this many queues; it is not attached to anything yet.
+    /// Creates the maps and loads the program for an interface with this MAC and this many queues;
+    /// it is not attached yet.
     ///
     /// # Errors
     ///
@@ -143,8 +137,8 @@ impl Steering {
         Self::load(mac, queues, locals, None)
     }
 
-    /// Does so for a gate, which may drop so much here. Where the kernel has no maps of prefixes,
-    /// none of those are.
+    /// The same for a gate, with this capacity for drops. If the kernel has no maps of prefixes,
+    /// their capacity is 0.
     ///
     /// # Errors
     ///
@@ -201,7 +195,7 @@ impl Steering {
                 .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
             Program::load("fp_steer", &code)
         };
-        // A kernel that has no coarse clock has the exact one.
+        // A kernel without the coarse clock has the exact one.
         let program = load(Helper::KtimeCoarseNs).or_else(|_| load(Helper::KtimeNs))?;
         let (none, on) = (Mutex::default(), Mutex::default());
         let steering = Self {
@@ -234,13 +228,13 @@ impl Steering {
         self.mac.set(0, &[m0, m1, m2, m3, m4, m5, 0, 0])
     }
 
-    /// Replaces the host's own addresses. New ones are added before old ones
-    /// go, so that one that stays is never missed.
+    /// Replaces the host's own addresses. New ones are added before old ones are removed, so that
+    /// an unchanged one is never missing.
     ///
     /// # Errors
     ///
-    /// Those of `bpf(2)`: `E2BIG` beyond 4096 addresses of a family. What had
-    /// been done by then stays.
+    /// Those of `bpf(2)`: `E2BIG` beyond 4096 addresses of a family. Changes before the error
+    /// remain.
     pub fn set_locals(&self, locals: &Locals) -> io::Result<()> {
         let mut current = self.locals.lock().unwrap_or_else(PoisonError::into_inner);
         for new in locals.v4.difference(&current.v4.clone()) {
@@ -262,9 +256,8 @@ impl Steering {
         Ok(())
     }
 
-    /// Drops packets of a flow until this moment of the kernel's monotonic clock, in
-    /// nanoseconds, or takes them again (`None`); where no flows can be declined nothing
-    /// happens.
+    /// Drops packets of a flow until this time of the kernel's monotonic clock, in nanoseconds, or
+    /// takes them again (`None`). Has no effect if the capacity for declined flows is 0.
     ///
     /// # Errors
     ///
@@ -277,7 +270,7 @@ impl Steering {
         }
     }
 
-    /// SteeringCounters the bytes of dropped packets of declined flows.
+    /// Counts the bytes of dropped packets of declined flows.
     ///
     /// # Errors
     ///
@@ -287,12 +280,12 @@ impl Steering {
     }
 
     /// Drops packets of these sources from now on, and of no others: blocked prefixes, none within
-    /// another, each followed by those within it that pass. What there is no room for is not dropped;
-    /// nothing is where no prefixes can be.
+    /// another, each followed by its exceptions. Prefixes beyond the capacity are not dropped;
+    /// without capacity, none is.
     ///
     /// # Errors
     ///
-    /// Those of `bpf(2)` where something cannot be taken back: nothing is dropped then.
+    /// Those of `bpf(2)` if an entry cannot be removed: then no packet is dropped.
     pub fn set_blocked(&self, list: &[SourcePrefix]) -> io::Result<InstalledPrefixes> {
         let Some(blocked) = &self.blocked else {
             return Ok(InstalledPrefixes { installed: 0, omitted: list.len() });
@@ -303,7 +296,7 @@ impl Steering {
         done
     }
 
-    /// Returns whether packets of a source are dropped as those of a blocked one.
+    /// Returns whether packets of a source are dropped as blocked.
     ///
     /// # Errors
     ///
@@ -313,7 +306,7 @@ impl Steering {
         self.blocked.as_ref().filter(|_| on).map_or(Ok(false), |blocked| blocked.drops(source))
     }
 
-    /// SteeringCounters the bytes of dropped packets of blocked sources.
+    /// Counts the bytes of dropped packets of blocked sources.
     ///
     /// # Errors
     ///
@@ -322,18 +315,19 @@ impl Steering {
         self.blocked.as_ref().map_or(Ok(0), BlockedSources::bytes)
     }
 
-    /// States which prefixes are behind the gate, and which within them are not (`drops` false): a packet for
-    /// the host with a source behind the gate is dropped from now on. Nothing is dropped where
+    /// Sets the prefixes behind the gate, and their exceptions (`drops` false): a packet for the
+    /// host with a source behind the gate is dropped from now on. Has no effect if
     /// [`EarlyDropConfig::protected`] is 0.
     ///
     /// # Errors
     ///
-    /// Those of `bpf(2)`: `ENOSPC` beyond the room for prefixes. What was written by then stays.
+    /// Those of `bpf(2)`: `ENOSPC` beyond the capacity for prefixes. Entries before the error
+    /// remain.
     pub fn set_protected(&self, list: &[SourcePrefix]) -> io::Result<()> {
         self.protected.as_ref().map_or(Ok(()), |protected| protected.set(list))
     }
 
-    /// SteeringCounters the bytes of packets dropped so.
+    /// Counts the bytes of packets of protected sources that were dropped.
     ///
     /// # Errors
     ///
@@ -342,7 +336,7 @@ impl Steering {
         self.protected.as_ref().map_or(Ok(0), ProtectedPrefixes::bytes)
     }
 
-    /// Only observes from the next packet on, or takes packets again.
+    /// Observes only, from the next packet on, or takes packets again.
     ///
     /// # Errors
     ///
@@ -393,8 +387,8 @@ impl Steering {
         self.counts.counter(which as u32)
     }
 
-    /// Sets how long a worker may leave packets unread before the host gets them or they are
-    /// dropped; `None` means for ever. The default is [`STALL`].
+    /// Sets the time for which a worker may leave packets unread before the host receives them or
+    /// they are dropped; `None` means forever. The default is [`STALL`].
     ///
     /// # Errors
     ///
@@ -403,7 +397,7 @@ impl Steering {
         self.heartbeat.set_limit(limit)
     }
 
-    /// Notes that the worker of a queue has received.
+    /// Records that the worker of a queue has received.
     #[inline]
     pub(super) fn beat(&self, queue: u32) {
         self.heartbeat.beat(queue);

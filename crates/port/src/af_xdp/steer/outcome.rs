@@ -1,28 +1,27 @@
-//! What became of packets, and how often: the steering program's counters.
+//! The steering program's counters: the outcomes for packets.
 
 use std::ops::Index;
 
-/// What became of a packet: taken, dropped, or passed to the host and why.
+/// The outcome for a packet: taken, dropped, or passed to the host for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SteeringOutcome {
-    /// Into the socket.
+    /// Taken: to the socket.
     Taken,
     /// Passed: shorter than an Ethernet header.
     Short,
     /// Passed: to a multicast or broadcast MAC (ARP requests, neighbor
     /// solicitations, routing protocols).
     Group,
-    /// Passed: to another's MAC.
+    /// Passed: to another host's MAC.
     NotMine,
-    /// Passed: has the tag of a VLAN; on an interface that is no gate's, also more tags without one
-    /// than are looked through.
+    /// Passed: has a VLAN tag; on an interface other than a gate's, also too many priority tags.
     Tagged,
     /// Passed: ARP.
     Arp,
     /// Passed: neither IPv4 nor IPv6.
     NotIp,
-    /// Passed: the IP header is cut short or its version or length is wrong.
+    /// Passed: the IP header is truncated, or its version or length is wrong.
     Unparsed,
     /// Passed: TTL or hop limit is 1 or 0.
     Expiring,
@@ -32,11 +31,12 @@ pub enum SteeringOutcome {
     LinkLocal,
     /// Passed: to an address of the host.
     Local,
-    /// Passed: the router's, but the interface is only observed.
+    /// Passed: for the router, but the interface is only observed.
     Observed,
-    /// Dropped: on an interface of a gate, more priority tags than are looked through.
+    /// Dropped: on a gate's interface, too many priority tags.
     Nested,
-    /// Dropped: on a gate's front interface, to another's MAC, and the gate does not fail open.
+    /// Dropped: on a gate's front interface, to another host's MAC, and the gate does not fail
+    /// open.
     Astray,
     /// Dropped: from a source that a gate blocks.
     Blocked,
@@ -44,17 +44,17 @@ pub enum SteeringOutcome {
     Declined,
     /// Dropped: for the host, on a gate's front interface, with a source that is behind the gate.
     Forged,
-    /// Dropped: on a gate's front interface, because no socket has the queue or its worker stands
-    /// still, and the gate does not fail open.
+    /// Dropped: on a gate's front interface, because no socket has the queue or its worker has
+    /// stalled, and the gate does not fail open.
     Unserved,
-    /// Passed: the router's, but the queue's worker has stalled.
+    /// Passed: for the router, but the queue's worker has stalled.
     Stalled,
-    /// Passed: the router's, but no socket has the queue.
+    /// Passed: for the router, but no socket has the queue.
     NoSocket,
 }
 
 impl SteeringOutcome {
-    /// All of them, in the order of the counters.
+    /// All outcomes, in the order of the counters.
     pub const ALL: [Self; 21] = [
         Self::Taken,
         Self::Short,
@@ -79,7 +79,7 @@ impl SteeringOutcome {
         Self::NoSocket,
     ];
 
-    /// Returns the name its counter goes by.
+    /// Returns the name of its counter.
     pub fn name(self) -> &'static str {
         match self {
             Self::Taken => "taken",
@@ -125,7 +125,7 @@ impl SteeringOutcome {
 pub struct SteeringCounters(pub(super) [u64; SteeringOutcome::ALL.len()]);
 
 impl SteeringCounters {
-    /// Returns the packets left to the host, whatever the reason.
+    /// Returns the number of packets left to the host, for any reason.
     pub fn passed(&self) -> u64 {
         let left = |(which, _): &(SteeringOutcome, u64)| {
             *which != SteeringOutcome::Taken && !which.drops()
@@ -133,7 +133,7 @@ impl SteeringCounters {
         self.iter().filter(left).map(|(_, count)| count).sum()
     }
 
-    /// Returns each with its count.
+    /// Returns each outcome with its count.
     pub fn iter(&self) -> impl Iterator<Item = (SteeringOutcome, u64)> + '_ {
         SteeringOutcome::ALL.into_iter().zip(self.0)
     }

@@ -1,6 +1,7 @@
-//! A set of prefixes in the kernel, each with a mark: two tries (`BPF_MAP_TYPE_LPM_TRIE`), one for each family.
+//! A set of prefixes in the kernel, each with a mark: two tries (`BPF_MAP_TYPE_LPM_TRIE`), one for
+//! each family.
 //!
-//! A node takes about 100 bytes, and only prefixes that are there take any.
+//! A node takes about 100 bytes; memory is allocated for present prefixes only.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,19 +16,19 @@ use Reg::{R0, R2, R8, R10};
 /// A prefix: its address and its length.
 pub(super) type PrefixKey = (IpAddr, u8);
 
-/// What stands in the tries.
+/// The content of the tries.
 pub(super) type Marks = HashMap<PrefixKey, bool>;
 
-/// The tries, and what stands in them.
+/// The tries, and a copy of their content.
 #[derive(Debug)]
 pub(super) struct PrefixSet {
-    /// PrefixSet to one byte: the mark.
+    /// Prefixes, each with one byte: the mark.
     v4: Map,
     v6: Map,
     written: Mutex<Marks>,
 }
 
-/// A prefix as the tries have it.
+/// A prefix in the tries' encoding.
 fn encode_key((address, len): PrefixKey) -> Vec<u8> {
     let mut key = u32::from(len).to_ne_bytes().to_vec();
     match address {
@@ -38,7 +39,7 @@ fn encode_key((address, len): PrefixKey) -> Vec<u8> {
 }
 
 impl PrefixSet {
-    /// Makes tries for so many prefixes of each family.
+    /// Creates tries for this many prefixes of each family.
     pub(super) fn new([v4, v6]: [&str; 2], entries: u32) -> io::Result<Self> {
         Ok(Self {
             v4: Map::new(Kind::LpmTrie, v4, 4 + 4, 1, entries)?,
@@ -47,7 +48,7 @@ impl PrefixSet {
         })
     }
 
-    /// Returns how many prefixes of IPv4 and of IPv6 there is room for.
+    /// Returns the capacity for prefixes of IPv4 and of IPv6.
     pub(super) fn room(&self) -> [usize; 2] {
         [self.v4.entries() as usize, self.v6.entries() as usize]
     }
@@ -77,14 +78,14 @@ impl PrefixSet {
         Ok(())
     }
 
-    /// Returns the mark of the longest prefix around an address, if there is a prefix.
+    /// Returns the mark of the longest prefix that covers an address, if there is one.
     pub(super) fn find(&self, address: IpAddr) -> io::Result<Option<bool>> {
         let key = (address, if address.is_ipv4() { 32 } else { 128 });
         Ok(self.map(key).lookup(&encode_key(key))?.map(|mark| mark != [0]))
     }
 
-    /// Goes to `none` with a packet whose flow was kept, unless the longest prefix around its source has
-    /// the mark.
+    /// Emits code for a packet whose flow is on the stack: jumps to `none`, unless the longest
+    /// prefix that covers its source has the mark.
     pub(super) fn emit_lookup<'m>(&'m self, asm: &mut Assembler<'m>, none: Label) {
         let (six, found) = (asm.label(), asm.label());
         asm.jump_if32(Cond::Eq, R8, 6, six);

@@ -1,32 +1,32 @@
-//! Priority tags: what is tagged for no VLAN belongs to the interface itself.
+//! Priority tags: a frame tagged for no VLAN belongs to the interface itself.
 //!
 //! ```text
 //!   MACs │ 8100 or 88a8 │ priority:3 │ 0:1 │ VLAN 0:12 │ type │ …
-//!   4 bytes of air ─► MACs │ type │ …                          again, at most MAX_TAGS times
+//!   4 bytes removed ─► MACs │ type │ …                     repeated, at most MAX_TAGS times
 //! ```
 //!
-//! IEEE 802.1Q calls such a frame priority-tagged, and the kernel takes it as if it had no tag, however
-//! many there are behind one another. So what is under them is judged as if they were not there: the MACs
-//! move up, the frame begins 4 bytes later, and whoever gets it, router or host, sees no tag. A tag of another
-//! VLAN ends this: the frame is an interface's of the host ([`SteeringOutcome::Tagged`]).
+//! IEEE 802.1Q calls such a frame priority-tagged, and the kernel treats it as if it had no tag,
+//! with any number of tags. So the payload is checked as if the tags were absent: the MACs move up,
+//! the frame begins 4 bytes later, and the receiver, router or host, sees no tag. A tag of a VLAN
+//! ends this: the frame belongs to a VLAN interface of the host ([`SteeringOutcome::Tagged`]).
 //!
-//! Nobody sends more than one of them in earnest. Of more than [`MAX_TAGS`] a router leaves the rest to the
-//! host, which forwards as well; where a gate stands they would be a way around it, and are dropped.
+//! Legitimate frames have one such tag. A router leaves frames with more than [`MAX_TAGS`] to the
+//! host, which forwards as well; on a gate's interface they would bypass the gate, and are dropped.
 
 use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Reg, Size, context};
 use super::SteeringOutcome;
 use super::assemble::half;
 use Reg::{R0, R1, R2, R3, R6, R7, R9};
 
-/// Tags that are looked through.
+/// The maximum number of removed tags.
 pub(super) const MAX_TAGS: usize = 4;
 
 const TYPE: i16 = 12;
 const TAG: i16 = 14;
 const TAG_END: i32 = 14 + 4;
 
-/// Takes priority tags off a frame whose Ethernet header is known to be there, and knows it of what is
-/// left.
+/// Emits code that removes priority tags from a frame whose Ethernet header is verified, and
+/// verifies it again after each removal.
 pub(super) fn emit_strip(
     asm: &mut Assembler<'_>,
     guards: bool,
@@ -57,7 +57,7 @@ pub(super) fn emit_strip(
             .mov(R1, R9)
             .mov(R2, 4)
             .call(Helper::AdjustHead)
-            // It does not happen; the MACs have moved, so that nobody could make sense of the frame.
+            // This cannot happen. The MACs have moved, so the frame would be invalid.
             .jump_if(Cond::Ne, R0, 0, to(SteeringOutcome::Nested))
             .load(Size::Word, R6, R9, context::DATA)
             .load(Size::Word, R7, R9, context::DATA_END)

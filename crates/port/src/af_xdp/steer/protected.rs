@@ -1,15 +1,15 @@
-//! Sources behind a gate: packets that arrive at its front with one of these addresses are forged, also
-//! those for the host.
+//! Sources behind a gate: packets that arrive at its front with one of these addresses are forged,
+//! also those for the host.
 //!
 //! ```text
-//!   for the host: own address, TTL over, multicast, link-local ─► source's longest prefix
+//!   for the host: own address, TTL expiring, multicast, link-local ─► source's longest prefix
 //!                                              inside ─► dropped, counted with its bytes
 //!                                              none, or outside, or only observed ─► the host
 //! ```
 //!
-//! The host would answer such a packet to its source (RFC 1122, 3.2.2.6; RFC 1812, 5.3.1), which is a protected
-//! host: a stranger could make the gate itself send any number of packets there without a decision of a
-//! grantor (RFC 2827). Packets that a socket takes are the gate's own to check.
+//! The host would answer such a packet to its source (RFC 1122, 3.2.2.6; RFC 1812, 5.3.1), which is
+//! a protected host: an attacker could make the gate itself send any number of packets there
+//! without a decision of a grantor (RFC 2827). The gate itself checks packets that a socket takes.
 //!
 //! Limit: a frame to a group MAC, which only a neighbor on the link can send, is left to the host.
 
@@ -25,13 +25,13 @@ use super::prefix_set::{PrefixKey, PrefixSet};
 /// The maps of one interface.
 #[derive(Debug)]
 pub(super) struct ProtectedPrefixes {
-    /// Marked: hosts with these addresses are behind the gate.
+    /// Prefixes; marked ones are behind the gate.
     prefixes: PrefixSet,
     bytes: Map,
 }
 
 impl ProtectedPrefixes {
-    /// Makes maps of so many prefixes of each family.
+    /// Creates maps of this many prefixes of each family.
     pub(super) fn new(prefixes: u32) -> io::Result<Self> {
         Ok(Self {
             prefixes: PrefixSet::new(["fp_inside4", "fp_inside6"], prefixes)?,
@@ -39,8 +39,8 @@ impl ProtectedPrefixes {
         })
     }
 
-    /// Replaces the prefixes: writes from the longest to the shortest, then deletes from the shortest to
-    /// the longest.
+    /// Replaces the prefixes: writes from the longest to the shortest, then deletes from the
+    /// shortest to the longest.
     pub(super) fn set(&self, list: &[SourcePrefix]) -> io::Result<()> {
         let mut written = self.prefixes.written();
         let wanted: HashMap<PrefixKey, bool> =
@@ -54,12 +54,13 @@ impl ProtectedPrefixes {
         gone.into_iter().try_for_each(|key| self.prefixes.delete(&mut written, key))
     }
 
-    /// SteeringCounters the bytes dropped, Ethernet headers included and the link's padding not.
+    /// Counts the bytes dropped, with Ethernet headers and without the link's padding.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         self.bytes.counter(0)
     }
 
-    /// Goes to `drop` with a packet whose flow was kept and whose source is inside, else to `pass`.
+    /// Emits code for a packet whose flow is on the stack: jumps to `drop` if its source is behind
+    /// the gate, else to `pass`.
     pub(super) fn emit_check<'m>(&'m self, asm: &mut Assembler<'m>, pass: Label, drop: Label) {
         self.prefixes.emit_lookup(asm, pass);
         flow_key::emit_count(asm, &self.bytes, drop);

@@ -6,7 +6,7 @@ use super::*;
 
 type Build = for<'a> fn(&'a mut Assembler<'static>) -> &'a mut Assembler<'static>;
 
-fn one(build: Build) -> Vec<u8> {
+fn assemble(build: Build) -> Vec<u8> {
     let mut asm = Assembler::new();
     build(&mut asm);
     asm.finish().unwrap().bytes().to_vec()
@@ -49,7 +49,7 @@ fn encodings_follow_rfc_9669() {
         (|a| a.exit(), [0x95, 0, 0, 0, 0, 0, 0, 0]),
     ];
     for (build, bytes) in table {
-        assert_eq!(one(*build), bytes);
+        assert_eq!(assemble(*build), bytes);
     }
 }
 
@@ -57,7 +57,7 @@ fn encodings_follow_rfc_9669() {
 #[test]
 fn wide_load_takes_two_slots() {
     assert_eq!(
-        one(|a| a.load_u64(R3, 0x0102_0304_0506_0708)),
+        assemble(|a| a.load_u64(R3, 0x0102_0304_0506_0708)),
         [0x18, 3, 0, 0, 8, 7, 6, 5, 0, 0, 0, 0, 4, 3, 2, 1]
     );
 }
