@@ -16,7 +16,7 @@ pub(super) fn set<T: Copy>(
     // SAFETY:
     // - the kernel reads as many bytes as given, those of `value`; options here are integers and,
     //   for the UMEM, an address and a length of memory that the kernel accesses only by the rules
-    //   of `region.rs`.
+    //   of `arena/region.rs`.
     let answer = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
