@@ -38,6 +38,8 @@
 //! ```
 
 pub mod bpf;
+mod counters;
+mod descriptor;
 mod device;
 mod error;
 mod interface;
