@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use config::{Config, ConfigError};
-use router::vantage;
+use gatekeeper;
 
 /// Counts of the results of inputs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +39,7 @@ pub fn configs(input: &[u8], tally: &mut Tally) {
         }
         Err(error) => refused(&error, text, tally),
     }
-    match vantage::Config::parse(text, path) {
+    match gatekeeper::Config::parse(text, path) {
         Ok(config) => {
             tally.taken += 1;
             assert_ne!(config.fixed.front.name, config.fixed.back.name);

@@ -55,5 +55,4 @@ mod subject;
 pub mod text;
 pub mod tunnels;
 
-pub use engines::Bench;
-pub use subject::Tally;
+pub use engines::{Bench, Tally};

@@ -25,7 +25,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("datapath", &["fib", "wire", "port"]),
     ("config", &["fib", "port", "feed", "datapath"]),
     ("bundle", &["fib", "api", "config"]),
-    ("router", &["fib", "wire", "port", "feed", "gate", "datapath", "api", "config", "bundle"]),
+    ("control", &["fib", "port", "feed", "datapath", "api", "config"]),
+    ("dashboard", &["fib", "gate", "datapath", "api", "config", "control"]),
+    ("router", &["fib", "port", "datapath", "config", "control", "dashboard"]),
+    ("gatekeeper", GUARD),
+    ("grantor", GUARD),
     // The program is what joins everything for a person; see docs/decisions.
     ("fingerpost", LIBRARIES),
     ("bench", LIBRARIES),
@@ -37,8 +41,36 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Every library of ours.
+/// What a daemon with a packet hook may name.
+const GUARD: &[&str] = &[
+    "fib",
+    "wire",
+    "port",
+    "feed",
+    "gate",
+    "datapath",
+    "api",
+    "config",
+    "bundle",
+    "control",
+    "dashboard",
+];
+
 const LIBRARIES: &[&str] = &[
-    "output", "api", "config", "bundle", "router", "fib", "wire", "port", "feed", "gate",
+    "output",
+    "api",
+    "config",
+    "bundle",
+    "router",
+    "control",
+    "dashboard",
+    "gatekeeper",
+    "grantor",
+    "fib",
+    "wire",
+    "port",
+    "feed",
+    "gate",
     "datapath",
 ];
 

@@ -11,13 +11,13 @@ use config::ConfigError;
 /// [`ConfigError`], with all problems.
 pub(crate) fn check_bundle(bundle: &Bundle) -> Result<Vec<&'static str>, ConfigError> {
     let mut roles = Vec::new();
-    if bundle.file(router::vantage::config::IN_BUNDLE).is_some() {
-        router::vantage::config::check_bundle(bundle)?;
+    if bundle.file(gatekeeper::config::IN_BUNDLE).is_some() {
+        gatekeeper::config::check_bundle(bundle)?;
         roles.push("gates");
     }
     // A bundle needs the file of at least one role.
-    if roles.is_empty() || bundle.file(router::grantor::config::IN_BUNDLE).is_some() {
-        router::grantor::config::check_bundle(bundle)?;
+    if roles.is_empty() || bundle.file(grantor::config::IN_BUNDLE).is_some() {
+        grantor::config::check_bundle(bundle)?;
         roles.push("grantors");
     }
     Ok(roles)

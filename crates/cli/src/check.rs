@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use router::preflight::Finding;
+use control::preflight::Finding;
 use serde_json::json;
 
 /// The options of `gate check` and `grantor check`.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The router compares, over a separate netlink connection to the kernel
-//! (`router/src/control/audit/diff.rs`). The command prints one line for each difference, and a
+//! (`control/src/audit/diff.rs`). The command prints one line for each difference, and a
 //! summary on standard error. As in diff(1), the exit status is 1 if there is a difference, else 0.
 //! The command waits for a router that is starting: 30 s, or `--wait`.
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::bail;
 use api::{Compared, Item, Request};
 use clap::Subcommand;
-use router::control::items::difference;
+use control::items::difference;
 
 use crate::client::{self, RESPONSE_TIMEOUT, SocketArgs};
 

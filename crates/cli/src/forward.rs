@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use config::Config;
+use control::routes::Routes;
 use output::progress;
-use router::control::routes::Routes;
 use router::{Router, Running};
 
 use crate::stop;

@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use api::Counters;
+use control::progress::Progress;
+use gatekeeper::preflight;
+use gatekeeper::{Config, GateDaemon};
 use output::progress;
-use router::control::progress::Progress;
-use router::preflight;
-use router::vantage::{Config, GateDaemon};
 use serde_json::json;
 
 use crate::service::{self, Service};
@@ -89,7 +89,7 @@ fn check_config(path: &Path, args: &check::CheckArgs) -> anyhow::Result<ExitCode
         if trust.v1_sources.is_empty() { "off" } else { "on" },
         bundle::summary_suffix(config.bundle.as_deref())
     );
-    check::report(&summary, &preflight::gate(&config, args.offline), args.json)
+    check::report(&summary, &preflight::check(&config, args.offline), args.json)
 }
 
 fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {

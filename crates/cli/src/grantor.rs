@@ -10,10 +10,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use api::Counters;
+use control::progress::Progress;
+use grantor::preflight;
+use grantor::{Config, GrantorDaemon};
 use output::progress;
-use router::control::progress::Progress;
-use router::grantor::{Config, GrantorDaemon};
-use router::preflight;
 use serde_json::json;
 
 use crate::service::{self, Service};
@@ -108,7 +108,7 @@ fn check_config(path: &Path, args: &check::CheckArgs) -> anyhow::Result<ExitCode
         config.lists.len(),
         bundle::summary_suffix(config.bundle.as_deref())
     );
-    check::report(&summary, &preflight::grantor(&config, args.offline), args.json)
+    check::report(&summary, &preflight::check(&config, args.offline), args.json)
 }
 
 fn run_grantor(args: &Args) -> anyhow::Result<ExitCode> {

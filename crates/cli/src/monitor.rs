@@ -15,7 +15,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use api::{Event, EventKind, Item, Request};
-use router::control::items::difference;
+use control::items::difference;
 
 use crate::client::{self, SocketArgs};
 use crate::show::vias_text;

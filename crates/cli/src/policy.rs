@@ -24,7 +24,7 @@ use fib::Publisher;
 use gate::flow::{Flow, Pair};
 use gate::grantor::{FlowSummary, Grantor, Lists, Request, Shadow, Trial, decapsulate};
 use gate::program::{Program, Programs};
-use router::grantor::{CaptureSettings, Config};
+use grantor::{CaptureSettings, Config};
 use serde::Serialize;
 use wire::ethernet;
 
@@ -307,7 +307,7 @@ fn replay_requests(
         // The time between the two files is unknown.
         before = last;
     }
-    let comparison = router::grantor::comparison(&shadow);
+    let comparison = grantor::comparison(&shadow);
     let changed = comparison.flows.len() as u64;
     Ok(TestResult {
         packets: count,

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use api::Counters;
 use config::Config;
+use control::progress::Progress;
+use control::{Daemon, ImageStart};
 use output::progress;
-use router::control::progress::Progress;
-use router::{Daemon, ImageStart, preflight};
+use router::preflight;
 use serde_json::json;
 
 use crate::check;
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::load(&args.config)?;
     if args.check {
         let names: Vec<_> = config.interfaces.iter().map(|link| link.name.as_str()).collect();
-        let findings = preflight::router(&config, args.offline);
+        let findings = preflight::check(&config, args.offline);
         return check::report(&format!("ports {}", names.join(", ")), &findings, args.json);
     }
     let signals = service::prepare(config.log)?;
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let start = Instant::now();
-    let daemon = progress::during("reading the kernel's routes", || Daemon::start(config))?;
+    let daemon = progress::during("reading the kernel's routes", || router::start(config))?;
     log_start(&daemon, start.elapsed())?;
     let mut service = RouterService { daemon, reported_error: None };
     let healthy = signals.serve(&mut service);
@@ -87,7 +88,7 @@ fn log_start(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
     }
     service::log_ports(&daemon.ports());
     let tables = daemon.control_handle().call(|kernel_sync| {
-        let text = |table: router::control::plane::PlaneTable<'_>| {
+        let text = |table: control::plane::PlaneTable<'_>| {
             let (v4, v6) = (table.v4, table.v6);
             format!(
                 "table {}: {} IPv4 routes ({}, {} bytes), {} IPv6 routes ({}, {} bytes)",

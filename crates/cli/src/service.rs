@@ -20,10 +20,10 @@ use std::time::Duration;
 use anyhow::Context;
 use api::Counters;
 use config::Level;
+use control::PortInfo;
+use control::progress::Progress;
+use control::{items, links, rights};
 use datapath::stats::Snapshot;
-use router::PortInfo;
-use router::control::progress::Progress;
-use router::control::{items, links, rights};
 use sd_notify::NotifyState;
 use serde_json::Value;
 

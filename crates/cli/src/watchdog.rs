@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use router::control::progress::Progress;
+use control::progress::Progress;
 use sd_notify::NotifyState;
 
 /// Longest turn of the signal thread, which may include a reload.

@@ -319,7 +319,7 @@ impl Verdict {
         )
     }
 
-    /// Says whether only a gate ends packets so (`vantage/`), and no plain router.
+    /// Says whether only a gate ends packets so (crate `gatekeeper`), and no plain router.
     pub const fn is_gates(self) -> bool {
         self as u8 >= Self::Blocked as u8 && self as u8 <= Self::Unserved as u8
     }

@@ -33,6 +33,7 @@
 //! | [`program`] | flow programs: loaded, verified, run |
 //! | [`tunnel`] | tunnels whose packets prove that a gate has sent them |
 //! | [`random`] | random numbers for keys, secrets and sessions |
+//! | [`sample`] | a packet that represents others, with its outcome |
 //! | [`state`] | the record of a flow, and the outcome for each of its packets |
 //!
 //! # Examples
@@ -82,6 +83,7 @@ pub mod policy;
 pub mod priority;
 pub mod program;
 pub mod random;
+pub mod sample;
 pub mod state;
 pub mod table;
 pub mod tunnel;

@@ -31,7 +31,7 @@
 //! tunnel's end, have an action of their own (`policy/forged.rs`).
 
 use core::fmt;
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -90,6 +90,15 @@ impl fmt::Display for Address {
         match *self {
             Self::V4(address) => Ipv4Addr::from(address).fmt(f),
             Self::V6(address) => Ipv6Addr::from(address).fmt(f),
+        }
+    }
+}
+
+impl From<Address> for IpAddr {
+    fn from(address: Address) -> Self {
+        match address {
+            Address::V4(address) => Self::V4(address.into()),
+            Address::V6(address) => Self::V6(address.into()),
         }
     }
 }

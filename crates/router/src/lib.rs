@@ -1,26 +1,28 @@
-//! Joins routes and packets: configuration and control planes of the daemons.
+//! The router: the daemon of `fingerpost run`, and the router with static routes of `fingerpost forward`.
 //!
 //! ```text
-//!   config ─► control/  may block, allocate, fail with an error
-//!               links, routes ─► tables, adjacencies ─► the workers of `datapath`
-//!                                                          │ threads
-//!             metrics, `show`, the page ◄─ counters ───────┘
+//!   run      start    ─► control::Daemon   routes of the kernel or of FRR, page, metrics
+//!   forward  Router   ─► Running           routes of the configuration alone
 //! ```
-//!
-//! [`Daemon::start`] starts a router that follows the kernel's routes. [`vantage::GateDaemon::start`]
-//! starts such a router with a DDoS gate in its workers. [`Router::start`] takes a [`config::Config`]
-//! and returns a [`Running`] router.
 
 #![forbid(unsafe_code)]
 
-pub mod control;
-mod daemon;
-pub mod grantor;
 pub mod preflight;
-mod role;
-mod router;
-pub mod vantage;
-mod web;
+mod static_router;
 
-pub use daemon::{Daemon, ImageStart, ReloadError, Reloaded, SaveError, Saved};
-pub use router::{PortInfo, Router, Running, StartError};
+use std::sync::Arc;
+
+use config::Config;
+use control::{Daemon, StartError};
+use dashboard::Web;
+pub use static_router::{Router, Running};
+
+/// Starts a router by `config` in the network namespace of the calling thread, with the page if the
+/// configuration has `[metrics]`. It forwards when this returns.
+///
+/// # Errors
+///
+/// [`StartError`]; nothing is left behind then.
+pub fn start(config: Config) -> Result<Daemon, StartError> {
+    Daemon::start(config, &|query, metrics| Ok(Arc::new(Web::start(query, metrics, None)?)))
+}

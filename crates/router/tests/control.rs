@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::{Config, Target};
+use control::StartError;
+use control::routes::{Routes, RoutesError};
+use control::workers::Workers;
 use datapath::stats::{Snapshot, WorkerStats};
 use datapath::{Adjacencies, Adjacency, Ingresses, Tables, Verdict, Worker, WorkerSetup, wants};
 use fib::{Hop, Prefix, Publisher};
-use fingerpost_router::control::routes::{Routes, RoutesError};
-use fingerpost_router::control::workers::Workers;
-use fingerpost_router::{Router, StartError};
+use fingerpost_router::Router;
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
 use wire::{ethernet, ipv4, ipv6};

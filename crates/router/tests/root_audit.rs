@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use api::Audit;
 use config::{Config, MAIN};
+use control::Daemon;
 use feed::netlink::{Follower, RouteInfo, Target};
 use fib::Prefix;
-use fingerpost_router::Daemon;
 
 /// Sends packets at some hundred a second until its input is closed.
 const PEER: &str = r#"
@@ -46,7 +46,7 @@ fn started() -> (Daemon, Child) {
     network::forwards();
     let text = "interface = [{ name = \"a1\" }, { name = \"b1\" }]\n[control]\nsocket = \"\"\n";
     let config = Config::parse(text, &PathBuf::from("router.toml")).expect("a good configuration");
-    let daemon = Daemon::start(config).expect("it starts");
+    let daemon = fingerpost_router::start(config).expect("it starts");
     let peer = Command::new("python3")
         .args(["-c", PEER])
         .stdin(Stdio::piped())

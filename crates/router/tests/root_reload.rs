@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use config::Config;
-use fingerpost_router::{Daemon, ReloadError};
+use control::{Daemon, ReloadError};
 use network::{ip, set};
 use port::af_xdp::steer::SteeringOutcome;
 
@@ -128,7 +128,7 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
     let pause = || thread::sleep(Duration::from_millis(200));
     // A veth that gets or loses a driver's XDP program may lose what is in its own ring,
     // so that packets pass while there is one.
-    let mut daemon = Daemon::start(config(TWO)).expect("it starts");
+    let mut daemon = fingerpost_router::start(config(TWO)).expect("it starts");
     let peer = peer();
     pause();
     forwards(&daemon, 0);
@@ -215,7 +215,7 @@ fn taken_over(daemon: &mut Daemon, attend: bool) {
 #[test]
 fn interface_made_again_is_taken_over_with_its_counters_without_and_with_a_reload() {
     network();
-    let mut daemon = Daemon::start(config(TWO)).expect("it starts");
+    let mut daemon = fingerpost_router::start(config(TWO)).expect("it starts");
     let passes = |daemon: &Daemon| {
         let (peer, received) = (peer(), daemon.stats().received);
         forwards(daemon, received);

@@ -18,8 +18,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use config::Config;
+use control::StartError;
 use datapath::Verdict;
-use fingerpost_router::{Router, Running, StartError};
+use fingerpost_router::{Router, Running};
 use network::ip;
 use port::af_xdp::bpf::asm::{Assembler, Helper, Reg};
 use port::af_xdp::bpf::{LiveRun, Program};

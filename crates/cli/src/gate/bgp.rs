@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use anyhow::{bail, ensure};
 use feed::netlink::AnyPrefix;
 use gate::policy::Action;
-use router::vantage::Config;
+use gatekeeper::Config;
 
 #[derive(clap::Args)]
 pub(super) struct Args {

@@ -16,7 +16,7 @@
 //! Sources are looked up together with the destinations of packets whose flow has no entry. A flow
 //! that is forged never gets an entry, because entries are made where the policy has been looked
 //! up, so a flow that has one is not looked up again. The gate's own addresses are not here: they
-//! are known with the interfaces (`vantage/hook/ingress.rs`).
+//! are known with the interfaces (`gatekeeper/src/hook/ingress.rs`).
 
 use fib::{Choice, Fib, Full, Hop, Prefix, Rib};
 

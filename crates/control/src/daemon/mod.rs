@@ -1,0 +1,448 @@
+//! The daemon: a router whose routes are the kernel's, followed as they change.
+//!
+//! ```text
+//!   interfaces there? ─► kernel dumped into the plane ─► tables published
+//!      ─► interfaces taken over, workers ─► control thread ─► control socket: ready
+//! ```
+//!
+//! Where FRR's routes are followed by FPM there is no table before FRR connects: until its
+//! routes come, packets have none and are dropped, so interfaces should be given to the
+//! router when FRR is at work. By the kernel's routes,
+//! no packet is taken before the first full table is published: until the steering
+//! program is attached, and again from the moment it goes, whichever way the process
+//! ends, Linux forwards by the same routes itself. What fails on the way up gives back
+//! what was taken before it. With an image of the tables (`image.rs`) packets are taken
+//! before the kernel is asked for its routes, and go by the image until those have come.
+//!
+//! While it works it can be told to go over to another configuration (`reload.rs`), and
+//! to leave an interface's packets to the kernel, or to take them again.
+
+mod control;
+mod image;
+mod reload;
+mod remake;
+mod view;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use feed::fpm::Fpm;
+use feed::netlink::Kernel;
+use port::Host;
+use port::af_xdp::Interface;
+
+use crate::allowed_hosts::AllowedHosts;
+use crate::audit::auditor::Auditor;
+use crate::devices::{DeviceStates, Devices};
+use crate::handle::{self, ControlHandle, ControlRequests};
+use crate::http::{Http, RequestHandler};
+use crate::kernel_sync::KernelSync;
+use crate::plane::{Plane, PlanePort, Ports, WithoutRoutes};
+use crate::progress::Progress;
+use crate::query::QueryHandle;
+use crate::role::{PlainRouter, Role};
+use crate::server::{Server, ServerHandles};
+use crate::start::{
+    HookFactory, PortInfo, Readers, StartError, Started, Unserved, by_name, open, present, start,
+};
+use crate::workers::Workers;
+use api::EventKind;
+use config::{self, Config, Metrics};
+use control::{Control, Turns};
+use datapath::Remains;
+use datapath::stats::Snapshot;
+use image::Saves;
+use remake::Remaking;
+use view::Seen;
+
+pub(crate) use image::Saver;
+pub use image::{ImageStart, SaveError, Saved};
+pub use reload::{ReloadError, Reloaded};
+pub use view::View;
+
+/// The TAP device by which packets go back to the kernel.
+const HOST: &str = "fingerpost";
+
+/// A router that follows the kernel, until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    // In the order in which they end: nobody asks what is gone.
+    server: Option<Server>,
+    metrics: Option<Http>,
+    page: Option<Arc<dyn Page>>,
+    auditor: Option<Auditor>,
+    workers: Workers,
+    control: Option<Control>,
+    turns: Turns,
+    handle: ControlHandle<KernelSync>,
+    /// What clients of the control socket want done.
+    orders: Option<ControlRequests<Self>>,
+    view: Arc<View>,
+    config: Config,
+    host: Host,
+    image_start: ImageStart,
+    saves: Saves,
+    /// When it was last asked whether the kernel's rules have changed.
+    rules_looked: Instant,
+    /// How often in a row they had changed and were applied.
+    rules_tried: u32,
+    role: Arc<dyn Role>,
+    /// Frames that each worker's hook may queue; `None` if workers have no hook.
+    hook_frames: Option<u32>,
+    /// The remains of the last workers, by their number.
+    remains: Vec<Remains>,
+    remaking: Remaking,
+}
+
+/// The page of a daemon, with its API and the metrics: it answers the requests that the HTTP server
+/// receives.
+pub trait Page: RequestHandler + fmt::Debug {
+    /// Ends what runs for the page.
+    fn end(&self);
+
+    /// Takes the messages for the operator's log.
+    fn drain_notices(&self) -> Vec<String>;
+}
+
+/// Starts the page of a daemon, by its `[metrics]`; without these the page only logs.
+pub type PageFactory = dyn Fn(QueryHandle, Option<&Metrics>) -> io::Result<Arc<dyn Page>>;
+
+/// What makes a daemon a gate, or a grantor.
+pub struct Guard<'a> {
+    /// The role.
+    pub role: Arc<dyn Role>,
+    /// What the workers become.
+    pub hooks: HookFactory<'a>,
+}
+
+impl Daemon {
+    /// Starts a router by `config` in the network namespace of the calling thread. It
+    /// forwards when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing is left behind then.
+    pub fn start(config: Config, page: &PageFactory) -> Result<Self, StartError> {
+        Self::begin(config, None, page)
+    }
+
+    /// Starts a router whose workers have hooks.
+    pub fn start_guarded(
+        config: Config,
+        guard: Guard<'_>,
+        page: &PageFactory,
+    ) -> Result<Self, StartError> {
+        Self::begin(config, Some(guard), page)
+    }
+
+    fn begin(
+        config: Config,
+        guard: Option<Guard<'_>>,
+        page: &PageFactory,
+    ) -> Result<Self, StartError> {
+        let (role, hooks) = match guard {
+            None => (Arc::new(PlainRouter) as Arc<dyn Role>, None),
+            Some(Guard { role, hooks }) => (role, Some(hooks)),
+        };
+        let hook_frames = hooks.as_ref().map(|hooks| hooks.frames);
+        let began = Instant::now();
+        present(&config, &by_name)?;
+        // Before the kernel is asked, so that the device is known when it tells.
+        let host = Host::open(HOST).map_err(system("make the TAP device `fingerpost`"))?;
+        let fpm = config.fpm.clone().map(Fpm::listen).transpose();
+        let fpm = fpm.map_err(system("listen for FRR (`[feed] fpm`)"))?;
+        let (mut plane, mut kernel) = prepare(&config, &by_name)?;
+        let (early, mut image_start) = image::adopt(&config, &mut plane, &mut kernel, began)?;
+        let locals = match &early {
+            Some(early) => early.locals.clone(),
+            None => {
+                dump(&config, &mut plane, &mut kernel)?;
+                plane.locals().into_iter().collect()
+            }
+        };
+        let interfaces = open(&config, plane.ports(), &locals, Vec::new())?;
+        let its = || readers(&plane);
+        let unserved = Unserved::Refuse;
+        let host_of = Some(&host);
+        let started = start(&config, &interfaces, host_of, its, Vec::new(), hooks, unserved)?;
+        let Started { workers, ports, wanted, stats, mtu } = started;
+        if let Some(early) = early {
+            image_start = early.go_on(&config, &mut plane, &mut kernel, began)?;
+            let locals = plane.locals().into_iter().collect();
+            for interface in &interfaces {
+                interface.set_locals(&locals).map_err(system("tell the own addresses"))?;
+            }
+        }
+
+        let (handle, requests) = handle::channel().map_err(system("make a wake-up descriptor"))?;
+        let (orderer, orders) = handle::channel().map_err(system("make a wake-up descriptor"))?;
+        let view = Arc::new(View::default());
+        let states = DeviceStates::default();
+        let (table, devices) = (table(&plane), states.clone());
+        view.show(Seen { stats, ports, interfaces: interfaces.clone(), table, devices });
+        let devices = Devices::new(interfaces, states, role.is_guard());
+        let following = KernelSync::new(plane, kernel, fpm, devices, wanted);
+        let turns = Turns::default();
+        let control = Control::start(following, requests, &turns);
+        let control = control.map_err(system("start the control thread"))?;
+        let mut daemon = Self {
+            server: None,
+            metrics: None,
+            page: None,
+            auditor: None,
+            workers,
+            control: Some(control),
+            turns,
+            handle,
+            orders: Some(orders),
+            view,
+            config,
+            host,
+            image_start,
+            saves: Saves::default(),
+            rules_looked: began,
+            rules_tried: 0,
+            role,
+            hook_frames,
+            remains: Vec::new(),
+            remaking: Remaking::new(mtu),
+        };
+        if let Some(path) = daemon.config.control.clone() {
+            daemon.server = Some(daemon.serve(&path, orderer)?);
+        }
+        let auditor = Auditor::start(daemon.handle.clone(), Arc::clone(&daemon.view));
+        daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
+        let metrics = daemon.config.metrics.clone();
+        // A gate without a page logs attacks, too.
+        if metrics.is_some() || daemon.role.is_guard() {
+            let page = page(daemon.query_handle(), metrics.as_ref());
+            daemon.page = Some(page.map_err(system("start the recorder"))?);
+        }
+        if let (Some(Metrics { listen, allowed_hosts, .. }), Some(page)) = (metrics, &daemon.page) {
+            let handler: Arc<dyn RequestHandler> = page.clone();
+            let http = Http::start(listen, AllowedHosts::new(&allowed_hosts), handler);
+            let failed = |source| StartError::Metrics { listen, source };
+            daemon.metrics = Some(http.map_err(failed)?);
+        }
+        Ok(daemon)
+    }
+
+    fn serve(&self, path: &Path, orders: ControlHandle<Self>) -> Result<Server, StartError> {
+        Server::start(
+            path,
+            ServerHandles { query: self.query_handle(), orders, comparing: Arc::default() },
+        )
+        .map_err(|source| StartError::Control { path: path.into(), source })
+    }
+
+    fn query_handle(&self) -> QueryHandle {
+        let (control, view) = (self.handle.clone(), Arc::clone(&self.view));
+        QueryHandle { control, view, role: Arc::clone(&self.role) }
+    }
+
+    /// Executes the commands of the control socket's clients, saves the image when it is time,
+    /// replaces workers where a device has been replaced, and changes the tables when the kernel's
+    /// rules have changed, which it reports; the thread that started the router must call it from
+    /// time to time.
+    pub fn attend(&mut self) -> Option<Result<Reloaded, ReloadError>> {
+        self.save_sometimes();
+        if let Some(orders) = self.orders.take() {
+            orders.serve(self);
+            self.orders = Some(orders);
+        }
+        self.follow_devices();
+        self.follow_rules()
+    }
+
+    /// Returns new lines for the operator on the page and the interfaces; to be called from time to
+    /// time.
+    pub fn news(&mut self) -> Vec<String> {
+        let mut news = self.page.as_ref().map(|page| page.drain_notices()).unwrap_or_default();
+        news.extend(self.remaking.take_news());
+        news
+    }
+
+    /// Returns why interfaces do not work as ports, of each that does not: none where the router
+    /// is ready.
+    pub fn problems(&self) -> Vec<String> {
+        self.view.devices().into_iter().filter_map(|device| device.problem).collect()
+    }
+
+    /// Leaves the packets of an interface to the kernel and counts those that would have
+    /// been taken (`only`), or takes them again. A reload puts what the configuration says
+    /// in its place.
+    ///
+    /// # Errors
+    ///
+    /// Names the interfaces if it is none of them; what the system says.
+    pub fn observe(&mut self, name: &str, only: bool) -> Result<(), String> {
+        let interfaces = self.view.interfaces();
+        let configured = self.config.interfaces.iter().position(|wanted| wanted.name == name);
+        let known = interfaces.iter().position(|interface| interface.name() == name);
+        let Some(at) = known.or(configured) else {
+            let names: Vec<_> = interfaces.iter().map(Interface::name).collect();
+            return Err(format!("{name}: no interface of this router ({})", names.join(", ")));
+        };
+        let observed = interfaces[at].observe(only);
+        observed.map_err(|error| format!("{name}: {error}"))?;
+        self.config.interfaces[at].observe = only;
+        Ok(())
+    }
+
+    /// Returns the configuration it works by.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the counters, summed over the workers.
+    pub fn stats(&self) -> Snapshot {
+        self.view.stats()
+    }
+
+    /// Returns a function that publishes an event to the clients of the control socket.
+    pub fn event_publisher(&self) -> impl Fn(EventKind) + Send + 'static {
+        let control = self.handle.clone();
+        // Fails only while the process ends.
+        move |event| {
+            let _ = control.call(move |sync| sync.subscribers().publish(event));
+        }
+    }
+
+    /// Returns who answers questions about routes.
+    pub fn control_handle(&self) -> &ControlHandle<KernelSync> {
+        &self.handle
+    }
+
+    /// Returns the ports, those of the first worker first.
+    pub fn ports(&self) -> Vec<PortInfo> {
+        self.view.ports()
+    }
+
+    /// Returns the interfaces, in the order of the configuration.
+    pub fn interfaces(&self) -> Vec<Interface> {
+        self.view.interfaces()
+    }
+
+    /// Says whether the workers and the control thread are at work.
+    pub fn alive(&self) -> bool {
+        self.workers.alive() && self.control.as_ref().is_some_and(Control::alive)
+    }
+
+    /// Returns what the progress of its threads is seen by.
+    pub fn progress(&self) -> Progress {
+        Progress::new(Arc::clone(&self.view), Arc::clone(&self.turns))
+    }
+
+    /// Stops everything but what shows the counters, which are final afterwards, and saves
+    /// the image; says whether all ended as they should. The interfaces are the kernel's again when this
+    /// value is dropped.
+    pub fn stop(&mut self) -> bool {
+        self.server = None;
+        self.metrics = None;
+        if let Some(page) = &self.page {
+            page.end();
+        }
+        self.auditor = None;
+        let well = self.workers.stop();
+        let Some(control) = self.control.take() else { return well };
+        let Some((following, _)) = control.stop() else { return false };
+        self.save_last(&following);
+        well
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn system(doing: &'static str) -> impl Fn(io::Error) -> StartError {
+    move |source| StartError::System { doing, source }
+}
+
+/// The table of the first interface.
+fn table(plane: &Plane) -> u32 {
+    plane.ports().iter().next().map_or(config::MAIN, |port| port.table)
+}
+
+/// Finds the device that a configuration's name means.
+type IndexOf<'a> = dyn Fn(&str) -> io::Result<u32> + 'a;
+
+/// Learns from the kernel what a configuration needs to be known; the tables are
+/// published. Routes of FRR's are still to be told to the plane.
+fn learn(config: &Config, index: &IndexOf<'_>) -> Result<(Plane, Kernel), StartError> {
+    let (mut plane, mut kernel) = prepare(config, index)?;
+    dump(config, &mut plane, &mut kernel)?;
+    Ok((plane, kernel))
+}
+
+/// Makes a plane to which nothing has been told yet, and who will tell it.
+fn prepare(config: &Config, index: &IndexOf<'_>) -> Result<(Plane, Kernel), StartError> {
+    if !config.next_hops.is_empty()
+        || !config.files.is_empty()
+        || !config.routes_v4.is_empty()
+        || !config.routes_v6.is_empty()
+    {
+        return Err(StartError::StaticRoutes);
+    }
+    let ports = config.interfaces.iter().map(|interface| port(interface, index));
+    let ports = ports.collect::<Result<Vec<_>, _>>();
+    let ports = Ports::new(ports.map_err(system("look an interface up"))?);
+    // Tables that share their memory cannot be saved one by one.
+    let together = config.image.is_none();
+    Ok((Plane::new(ports, config.engine_v4, config.engine_v6, together)?, Kernel::open()?))
+}
+
+/// Has the kernel tell everything; the tables are published, and take an image's place.
+fn dump(config: &Config, plane: &mut Plane, kernel: &mut Kernel) -> Result<(), StartError> {
+    if config.fpm.is_some() {
+        kernel.start(&mut WithoutRoutes(plane))?;
+    } else {
+        kernel.start(plane)?;
+        plane.retire();
+    }
+    publish(plane)
+}
+
+/// Publishes what the plane knows.
+fn publish(plane: &mut Plane) -> Result<(), StartError> {
+    plane.commit();
+    plane.full().map_or(Ok(()), |(_, full)| Err(full.into()))
+}
+
+/// Makes readers of what the plane publishes, for a worker.
+fn readers(plane: &Plane) -> Readers {
+    Readers {
+        tables: plane.readers(),
+        adjacencies: plane.adjacencies(),
+        ingresses: plane.ingresses(),
+    }
+}
+
+/// Finds the interface of a port; what else is to be known of it the kernel will say.
+fn port(interface: &config::Interface, index: &IndexOf<'_>) -> io::Result<PlanePort> {
+    Ok(PlanePort {
+        interface: index(&interface.name)?,
+        name: interface.name.clone(),
+        configured: interface.name.clone(),
+        mac: [0; 6],
+        mtu: 0,
+        up: false,
+        enabled: false,
+        gone: false,
+        served: true,
+        unfit: None,
+        problem: None,
+        master: None,
+        table: interface.table.unwrap_or(config::MAIN),
+        follows_rules: interface.table.is_none(),
+        further: false,
+        rule_conflict: None,
+        isolated: [false; 2],
+        sources: interface.sources,
+    })
+}

@@ -1,0 +1,68 @@
+//! The control plane of all daemons: it may block, allocate and log, and its errors are messages for
+//! operators.
+//!
+//! A [`Daemon`] is a router whose routes are the kernel's. A gate and a grantor are daemons with a
+//! [`Role`] and packet hooks; this crate knows neither.
+//!
+//! ```text
+//!   kernel, FRR ─► kernel_sync ─► plane ─► tables, adjacencies ─► workers (crate `datapath`)
+//!                       ▲                                            │ counters
+//!   control socket ─► server ─► query ─┬─ control thread, view ◄─────┘
+//!   HTTP ─► Page, metrics ─────────────┴─ Role
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | [`daemon`] | starts, reloads and stops a daemon; what others may look at |
+//! | [`role`] | what a gate or a grantor adds |
+//! | [`start`] | interfaces, sockets and workers, started by a configuration |
+//! | [`preflight`] | checks of a configuration against this machine |
+//! | `kernel_sync` | the control thread: follows the kernel or FRR |
+//! | `plane` | routes, links and neighbors as workers read them |
+//! | `server`, `handle`, `query`, `items` | the control socket and its requests |
+//! | `audit` | compares the router with the kernel |
+//! | `churn` | the rate of route changes, which decides when to compare |
+//! | `metrics`, `http`, `allowed_hosts`, `clients` | the HTTP server and the Prometheus metrics |
+//! | `monitor` | events, published to subscribers |
+//! | `devices` | interfaces, adjusted to the kernel's links |
+//! | `links` | the system's interfaces and addresses |
+//! | `routes` | static routes: files and configuration → tables and adjacencies |
+//! | `protocols` | names of route protocols |
+//! | `rights` | capabilities of each thread |
+//! | `report` | log lines for events of links and feeds |
+//! | `slots` | a limit of clients at once |
+//! | `progress` | detects threads that no longer make progress |
+//! | `workers` | the workers' threads |
+
+#![forbid(unsafe_code)]
+
+mod allowed_hosts;
+mod audit;
+mod churn;
+mod clients;
+pub mod daemon;
+pub mod devices;
+pub mod handle;
+pub mod http;
+pub mod items;
+pub mod kernel_sync;
+pub mod links;
+pub mod metrics;
+mod monitor;
+pub mod plane;
+pub mod preflight;
+pub mod progress;
+pub mod protocols;
+pub mod query;
+pub mod report;
+pub mod rights;
+pub mod role;
+pub mod routes;
+mod server;
+mod slots;
+pub mod start;
+pub mod workers;
+
+pub use daemon::{Daemon, ImageStart, ReloadError, Reloaded, SaveError, Saved};
+pub use role::Role;
+pub use start::{PortInfo, StartError};

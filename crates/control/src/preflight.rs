@@ -1,0 +1,262 @@
+//! Checks of a configuration against this machine, before anything is taken over.
+//!
+//! ```text
+//!   Config ─► interfaces there, Ethernet, up? queues, MTU, offloads, another XDP program?
+//!             cores? folders writable? metrics' address free? tunnels: address, MTU? rights?
+//!                              │
+//!                              └─► errors: the start would fail     warnings: packets would suffer
+//! ```
+//!
+//! A file can be sound and the start fail all the same: a name that no interface has, a queue too
+//! few, a folder that is missing. `run --check`, `gate check` and `grantor check` look at these as
+//! the start would, in the network namespace of the calling thread, and change nothing: no program
+//! is attached, no socket of the router's is opened, and a folder is tried by a file without a name
+//! (`O_TMPFILE`). Where a router answers at the configuration's control socket, what it holds is
+//! its own: its XDP programs and the address of its metrics are no findings, since a check comes
+//! before a reload.
+//! The findings hold for the moment of the check and for the user that runs it.
+
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::net::{IpAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use caps::CapSet;
+use feed::netlink::{Follower, Kernel, Link, Neighbor, RouteInfo, Rule};
+use fib::Prefix;
+use nix::libc;
+use nix::sched::sched_getaffinity;
+use nix::unistd::Pid;
+use port::af_xdp::{self, ModeChoice};
+
+use crate::start::StartError;
+use crate::{links, rights};
+
+/// The largest MTU whose packets fit a frame with two VLAN tags.
+const LARGEST_MTU: usize = 4096 - port::HEADROOM as usize - 14 - 2 * 4;
+
+/// The findings of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// The start would fail.
+    Error(String),
+    /// The start would succeed, and packets or state would suffer.
+    Warning(String),
+}
+
+/// The links and addresses of this network namespace.
+#[derive(Debug, Default)]
+pub struct System {
+    links: Vec<(u32, Link)>,
+    addresses: Vec<(u32, IpAddr)>,
+}
+
+impl Follower for System {
+    fn link(&mut self, index: u32, link: Option<&Link>) {
+        self.links.extend(link.map(|link| (index, link.clone())));
+    }
+
+    fn address(&mut self, index: u32, address: IpAddr, _: u8, there: bool) {
+        if there {
+            self.addresses.push((index, address));
+        }
+    }
+
+    fn route_v4(&mut self, _: u32, _: Prefix<u32>, _: Option<&RouteInfo>) {}
+    fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {}
+    fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
+    fn rules(&mut self, _: &[Rule]) {}
+}
+
+impl System {
+    /// Returns an interface's link, with its index.
+    pub fn link(&self, name: &str) -> Option<&(u32, Link)> {
+        self.links.iter().find(|(_, link)| link.name == name)
+    }
+
+    /// Returns whether an address is one of this machine.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|(_, own)| *own == address)
+    }
+
+    /// Returns whether an interface has an address of a family that others can reach.
+    pub fn has_address(&self, name: &str, v6: bool) -> bool {
+        let Some((index, _)) = self.link(name) else { return false };
+        let usable = |address: &IpAddr| match address {
+            IpAddr::V4(_) => !v6,
+            IpAddr::V6(address) => v6 && !address.is_unicast_link_local(),
+        };
+        self.addresses.iter().any(|(of, address)| of == index && usable(address))
+    }
+}
+
+/// The findings so far.
+#[derive(Debug, Default)]
+pub struct Findings(Vec<Finding>);
+
+impl Findings {
+    /// Returns all findings.
+    pub fn into_vec(self) -> Vec<Finding> {
+        self.0
+    }
+
+    /// Adds an error.
+    pub fn error(&mut self, what: &impl ToString) {
+        self.0.push(Finding::Error(what.to_string()));
+    }
+
+    /// Adds a warning.
+    pub fn warning(&mut self, what: &impl ToString) {
+        self.0.push(Finding::Warning(what.to_string()));
+    }
+
+    /// Checks the requirements of all daemons, and returns the kernel's description of the machine.
+    pub fn machine(&mut self, config: &config::Config) -> System {
+        let mut system = System::default();
+        if let Err(error) =
+            Kernel::open().and_then(|mut kernel| kernel.start_without_routes(&mut system))
+        {
+            self.error(&error);
+            return system;
+        }
+        let running = config.control.as_ref().is_some_and(|at| UnixStream::connect(at).is_ok());
+        for interface in &config.interfaces {
+            self.interface(interface, config.cores.len(), &system, running);
+        }
+        self.cores(config);
+        if let Some(socket) = config.control.as_ref().filter(|_| !running) {
+            self.control(socket);
+        }
+        if let Some(metrics) = &config.metrics {
+            if let Some(source) = TcpListener::bind(metrics.listen).err().filter(|_| !running) {
+                self.error(&StartError::Metrics { listen: metrics.listen, source });
+            }
+            if let Some(file) = &metrics.history_file {
+                self.saved("metrics.history_file", file);
+            }
+        }
+        self.rights();
+        system
+    }
+
+    fn interface(
+        &mut self,
+        wanted: &config::Interface,
+        workers: usize,
+        system: &System,
+        running: bool,
+    ) {
+        let name = &wanted.name;
+        let (Some((_, link)), Ok(device)) = (system.link(name), af_xdp::describe(name)) else {
+            match af_xdp::describe(name) {
+                Err(error) => self.error(&error),
+                Ok(_) => self.error(&af_xdp::Error::NoInterface { interface: name.clone() }),
+            }
+            return;
+        };
+        // A start takes as many as are configured, else all, and at least one for each worker.
+        let needed = wanted.queues.unwrap_or(1).max(workers as u32);
+        if let Some(queues) = device.queues.filter(|queues| *queues < needed) {
+            let (interface, wanted) = (name.clone(), needed);
+            self.error(&af_xdp::Error::BadQueueCount { interface, wanted, queues });
+        }
+        if device.mtu > LARGEST_MTU {
+            self.error(&af_xdp::Error::MtuTooLarge {
+                interface: name.clone(),
+                mtu: device.mtu,
+                limit: LARGEST_MTU,
+                limited_by: "a frame of 4096 bytes",
+            });
+        }
+        if let Some(reason) = links::unfit(link) {
+            self.error(&reason);
+        }
+        if link.xdp && !running {
+            self.error(&af_xdp::Error::OtherProgram { interface: name.clone() });
+        }
+        if !link.up {
+            self.warning(&format!("{name} is down: `ip link set {name} up`"));
+        } else if !link.carrier {
+            self.warning(&format!("{name} has no carrier"));
+        }
+        if device.lro {
+            self.warning(&format!(
+                "{name} merges received packets into larger ones, which cannot be forwarded: \
+                 `ethtool -K {name} lro off`"
+            ));
+        }
+        if device.strips_vlan && link.kind.is_empty() && wanted.mode != ModeChoice::Generic {
+            self.warning(&format!(
+                "{name} takes VLAN tags off in hardware, so that tagged frames look untagged to \
+                 XDP: `ethtool -K {name} rxvlan off`"
+            ));
+        }
+    }
+
+    fn cores(&mut self, config: &config::Config) {
+        let Ok(allowed) = sched_getaffinity(Pid::from_raw(0)) else { return };
+        for core in config.cores.iter().flatten() {
+            if !allowed.is_set(*core).unwrap_or(false) {
+                self.error(&format!(
+                    "workers.cores: there is no core {core}, or this process may not use it (see \
+                     `nproc`, and `taskset -p $$`)"
+                ));
+            }
+        }
+    }
+
+    /// The socket's folder is there, or the folder in which it is made is.
+    fn control(&mut self, socket: &Path) {
+        let folder = socket.parent().unwrap_or(Path::new(""));
+        let made_in = if folder.exists() { Some(folder) } else { folder.parent() };
+        self.folder("control.socket", made_in, true);
+    }
+
+    /// A file that is saved while the daemon works, or at its end.
+    pub fn saved(&mut self, key: &str, file: &Path) {
+        self.folder(key, file.parent(), false);
+    }
+
+    /// A folder that the daemon makes if it is not there.
+    pub fn made(&mut self, key: &str, folder: &Path) {
+        let there = folder.ancestors().find(|folder| folder.exists());
+        self.folder(key, there, true);
+    }
+
+    /// Tries whether files can be made in a folder.
+    pub fn folder(&mut self, key: &str, folder: Option<&Path>, fatal: bool) {
+        let folder: PathBuf = match folder {
+            Some(folder) if folder.as_os_str().is_empty() => ".".into(),
+            Some(folder) => folder.into(),
+            None => return,
+        };
+        let tried = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(&folder);
+        let Err(error) = tried else { return };
+        let shown = folder.display();
+        let what = match error.kind() {
+            ErrorKind::NotFound => format!("{key}: the folder {shown} does not exist"),
+            ErrorKind::NotADirectory => format!("{key}: {shown} is not a folder"),
+            // Not every file system has files without names.
+            _ if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => return,
+            _ => format!("{key}: the folder {shown} cannot be written to by this user: {error}"),
+        };
+        if fatal { self.error(&what) } else { self.warning(&what) }
+    }
+
+    fn rights(&mut self) {
+        let Ok(has) = caps::read(None, CapSet::Effective) else { return };
+        let missing: Vec<_> = rights::ROUTER
+            .iter()
+            .filter(|right| !has.contains(right) && **right != caps::Capability::CAP_IPC_LOCK)
+            .map(ToString::to_string)
+            .collect();
+        if !missing.is_empty() {
+            self.warning(&format!(
+                "this process lacks {}, which a start takes: check as root or as the service does",
+                missing.join(", ")
+            ));
+        }
+    }
+}

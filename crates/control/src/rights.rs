@@ -1,0 +1,81 @@
+//! Drops the capabilities that a thread does not need (capabilities(7)).
+//!
+//! ```text
+//!   process   NET_ADMIN  links, neighbors, opened interfaces
+//!             NET_RAW    AF_XDP sockets
+//!             BPF        the steering program and its maps
+//!             IPC_LOCK   packet memory beyond RLIMIT_MEMLOCK
+//!   workers, and the thread that applies bundles
+//!             BPF        the steering program's counters and maps, before Linux 5.19
+//!   clients of the control socket, metrics and page, the recorder, the auditor: none
+//! ```
+//!
+//! A thread cannot regain a capability that it has dropped, nor can the threads that it starts. The
+//! process therefore restricts itself while it has one thread. From then on it lacks all other
+//! capabilities of root, and its children gain none (`no_new_privs`).
+
+use std::io;
+
+use caps::{CapSet, Capability, CapsHashSet};
+
+/// The capabilities of a router.
+pub const ROUTER: [Capability; 4] = [
+    Capability::CAP_NET_ADMIN,
+    Capability::CAP_NET_RAW,
+    Capability::CAP_BPF,
+    Capability::CAP_IPC_LOCK,
+];
+/// The capabilities of a worker.
+pub const WORKER: [Capability; 1] = [Capability::CAP_BPF];
+
+/// Drops all capabilities of the calling thread except `rights`.
+///
+/// # Errors
+///
+/// The system's error.
+pub fn keep(rights: &[Capability]) -> io::Result<()> {
+    let wanted: CapsHashSet = rights.iter().copied().collect();
+    let has = caps::read(None, CapSet::Permitted).map_err(io::Error::other)?;
+    let retained = has.intersection(&wanted).copied().collect();
+    caps::clear(None, CapSet::Inheritable).map_err(io::Error::other)?;
+    caps::set(None, CapSet::Effective, &retained).map_err(io::Error::other)?;
+    caps::set(None, CapSet::Permitted, &retained).map_err(io::Error::other)
+}
+
+/// Drops all capabilities of the process except [`ROUTER`]. Must be called before the process
+/// starts threads.
+///
+/// # Errors
+///
+/// The system's error.
+pub fn restrict() -> io::Result<()> {
+    // To change the bounding set takes CAP_SETPCAP. Without it the set does no harm, because
+    // `no_new_privs` keeps children from gaining capabilities.
+    for right in caps::all().difference(&ROUTER.into_iter().collect()) {
+        let _ = caps::drop(None, CapSet::Bounding, *right);
+    }
+    nix::sys::prctl::set_no_new_privs()?;
+    keep(&ROUTER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CapSet, WORKER, keep};
+
+    #[test]
+    fn dropped_capabilities_are_gone_and_other_threads_keep_theirs() {
+        let before = caps::read(None, CapSet::Permitted).unwrap();
+        std::thread::spawn(|| {
+            keep(&WORKER).unwrap();
+            for set in [CapSet::Effective, CapSet::Permitted] {
+                let has = caps::read(None, set).unwrap();
+                assert!(has.iter().all(|right| WORKER.contains(right)), "{has:?}");
+            }
+            keep(&[]).unwrap();
+            assert!(caps::read(None, CapSet::Permitted).unwrap().is_empty());
+        })
+        .join()
+        .unwrap();
+        assert_eq!(caps::read(None, CapSet::Permitted).unwrap(), before);
+    }
+}

@@ -1,0 +1,85 @@
+//! The role of a daemon: what it does between its ports beside routing.
+//!
+//! The control plane knows no role. A daemon hands a [`Role`] in, and the control socket, the metrics
+//! and the page ask it for what only that role has:
+//!
+//! ```text
+//!   control socket ─► show, execute ─┐
+//!   metrics        ─► encode_metrics ─┼─► Role: the state of a gate, of a grantor, or nothing
+//!   page           ─► numbers        ─┘
+//! ```
+//!
+//! A role answers `None` to a request or an order that is not of its kind; the client gets an error
+//! that names the role and the kind of daemon that has an answer.
+
+use std::fmt;
+
+use api::{Item, Order, Request};
+
+use crate::metrics::Writer;
+
+/// A role, with its state. Called on the threads that serve clients.
+pub trait Role: fmt::Debug + Send + Sync {
+    /// Returns the name: `router`, `gate`, `grantor`.
+    fn name(&self) -> &'static str;
+
+    /// Returns the items that a request asks for; `None` if the request is not of this role.
+    fn show(&self, request: &Request) -> Option<Result<Vec<Item>, String>> {
+        let _ = request;
+        None
+    }
+
+    /// Executes an order and returns a report; `None` if the daemon executes it, or if no daemon of
+    /// this role can.
+    fn execute(&self, order: &Order) -> Option<Result<String, String>> {
+        let _ = order;
+        None
+    }
+
+    /// Writes the metrics of this role.
+    ///
+    /// # Errors
+    ///
+    /// Those of the encoder.
+    fn encode_metrics(&self, to: &mut Writer<'_>) -> fmt::Result {
+        let _ = to;
+        Ok(())
+    }
+
+    /// Returns the values that the page's history records beside the workers' counters.
+    fn numbers(&self) -> Vec<Number> {
+        Vec::new()
+    }
+
+    /// Returns whether the daemon protects what is behind it: a port that cannot be served fails
+    /// closed, and attacks are detected and logged.
+    fn is_guard(&self) -> bool {
+        false
+    }
+}
+
+/// The role of a daemon that routes, and has no more to do.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainRouter;
+
+impl Role for PlainRouter {
+    fn name(&self) -> &'static str {
+        "router"
+    }
+}
+
+/// A current value, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Number {
+    /// The name, such as `policy.granted`.
+    pub name: String,
+    /// The value.
+    pub value: u64,
+    /// Whether it is a gauge, and not a counter.
+    pub gauge: bool,
+}
+
+/// Returns the error for a request or an order that is not of the role `role`.
+pub(crate) fn unavailable(role: &str, needs: &str) -> String {
+    format!("not available on a {role}: this command needs {needs}")
+}

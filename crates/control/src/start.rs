@@ -1,0 +1,427 @@
+//! The router: a configuration brought to life, and taken down again.
+//!
+//! ```text
+//!   Config ─► interfaces there? ─► routes, tables ─► interfaces taken over
+//!                                                     ─► a socket a queue ─► workers
+//! ```
+//!
+//! What can fail without touching the system comes first: names, files, tables.
+//! Whatever fails later gives back what was taken before it: an interface's program
+//! goes with the value that holds it, and a worker's threads with theirs. A router
+//! that did not start leaves no trace.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fib::Reader;
+use port::af_xdp::{self, Interface, RingSizes, Socket};
+use port::{Arena, Host, PlaceholderPort, Port};
+
+use crate::links;
+use crate::plane::Ports;
+use crate::routes::RoutesError;
+use crate::workers::Workers;
+use config::Config;
+use datapath::stats::WorkerStats;
+use datapath::{
+    Adjacencies, HELD, Ingresses, PacketHook, SIZE, Tables, WantReceiver, Worker, WorkerSetup,
+    wants,
+};
+
+/// The largest MTU whose packets fit the smaller of the two frame sizes, and the larger.
+const SMALL_FRAME_MTU: usize = af_xdp::largest_mtu(2048);
+pub(crate) const LARGEST_MTU: usize = af_xdp::largest_mtu(4096);
+
+/// Slots for received packets in all further queues of a worker.
+const SHARED_SLOTS: u32 = 8 * 2048;
+
+/// Says why the router did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// Interfaces that are not there.
+    NoInterface {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Interfaces that are of a kind that cannot be a port.
+    Unfit {
+        /// The reason for each.
+        reasons: Vec<String>,
+    },
+    /// The routes.
+    Routes(RoutesError),
+    /// The kernel's routes cannot be followed.
+    Feed(feed::netlink::Error),
+    /// An engine cannot be made.
+    Full(fib::Full),
+    /// The configuration has routes of its own, and those of the kernel are to be followed.
+    StaticRoutes,
+    /// The control socket.
+    Control {
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The metrics.
+    Metrics {
+        /// Where they were to be.
+        listen: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Tunnels over a family have nowhere to begin.
+    NoTunnelEnd {
+        /// The back interface.
+        interface: String,
+        /// The family.
+        family: &'static str,
+    },
+    /// An interface, its queue or the permission for it.
+    Port(af_xdp::Error),
+    /// Anything else of the system.
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoInterface { names } => write!(
+                f,
+                "{}: no such interface in this network namespace (see `ip link`)",
+                names.join(", ")
+            ),
+            Self::Unfit { reasons } => f.write_str(&reasons.join("; ")),
+            Self::Routes(error) => error.fmt(f),
+            Self::Feed(error) => error.fmt(f),
+            Self::Full(error) => error.fmt(f),
+            Self::StaticRoutes => f.write_str(
+                "the configuration has [[nexthop]], [[routes]] or [[route]], and `run` takes its \
+                 routes from the kernel (take them out, or use `fingerpost forward`)",
+            ),
+            Self::Control { path, source } => {
+                write!(f, "{}: no control socket: {source}", path.display())
+            }
+            Self::Metrics { listen, source } => {
+                write!(f, "cannot listen for metrics at {listen} (`[metrics] listen`): {source}")
+            }
+            Self::NoTunnelEnd { interface, family } => write!(
+                f,
+                "{interface} has no {family} address, and grantors are reached by {family}: give \
+                 it one, or name one (`[back] address4`, `address6`)"
+            ),
+            Self::Port(error) => error.fmt(f),
+            Self::System { doing, source } => write!(f, "cannot {doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoInterface { .. } | Self::Unfit { .. } => None,
+            Self::Routes(error) => Some(error),
+            Self::Feed(error) => Some(error),
+            Self::Full(error) => Some(error),
+            Self::StaticRoutes | Self::NoTunnelEnd { .. } => None,
+            Self::Port(error) => Some(error),
+            Self::System { source, .. }
+            | Self::Control { source, .. }
+            | Self::Metrics { source, .. } => Some(source),
+        }
+    }
+}
+
+impl From<RoutesError> for StartError {
+    fn from(error: RoutesError) -> Self {
+        Self::Routes(error)
+    }
+}
+
+impl From<feed::netlink::Error> for StartError {
+    fn from(error: feed::netlink::Error) -> Self {
+        Self::Feed(error)
+    }
+}
+
+impl From<fib::Full> for StartError {
+    fn from(error: fib::Full) -> Self {
+        Self::Full(error)
+    }
+}
+
+impl From<af_xdp::Error> for StartError {
+    fn from(error: af_xdp::Error) -> Self {
+        Self::Port(error)
+    }
+}
+
+/// One port of one worker, as it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// The interface.
+    pub name: String,
+    /// The index of its device; 0 where it could not be served.
+    pub index: u32,
+    /// The worker, from 0.
+    pub worker: usize,
+    /// The interface's queue, from 0.
+    pub queue: u32,
+    /// How packets cross, such as `AF_XDP copy`.
+    pub mode: &'static str,
+    /// Its hardware address.
+    pub mac: [u8; 6],
+    /// The largest packet in bytes.
+    pub mtu: usize,
+    /// Why it is not in a better mode, where the driver said so.
+    pub fallback: Option<String>,
+}
+
+/// What a worker reads of what the control side publishes.
+pub struct Readers {
+    /// The tables.
+    pub tables: Tables,
+    /// The adjacencies of hops.
+    pub adjacencies: Reader<Adjacencies>,
+    /// The ports' addresses, tables and source checks.
+    pub ingresses: Reader<Ingresses>,
+}
+
+/// The hook of one worker.
+pub struct WorkerHook {
+    /// The hook.
+    pub hook: Box<dyn PacketHook>,
+    /// The port on which other workers hand over packets of the first interface, with software steering.
+    pub handed: Option<Box<dyn Port>>,
+}
+
+/// Makes the hook of the worker with this number; `None` if that fails.
+pub type MakeHook<'a> = dyn FnMut(usize, &[Interface]) -> Option<WorkerHook> + 'a;
+
+/// Makes the hooks of workers, for a gate or a grantor.
+pub struct HookFactory<'a> {
+    /// Frames that a hook may queue.
+    pub frames: u32,
+    /// Makes the hook of a worker.
+    pub make: &'a mut MakeHook<'a>,
+}
+
+/// The effect on a start if an interface cannot be served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Unserved {
+    /// The start fails.
+    Refuse,
+    /// The start goes on without the interface.
+    Skip,
+}
+
+/// Workers that were started.
+pub struct Started {
+    /// Their threads.
+    pub workers: Workers,
+    /// Their ports.
+    pub ports: Vec<PortInfo>,
+    /// What each of them asks for.
+    pub wanted: Vec<WantReceiver>,
+    /// Where each of them counts, and where others did before them.
+    pub stats: Vec<Arc<WorkerStats>>,
+    /// The largest MTU, in bytes, whose packets fit their frames.
+    pub mtu: usize,
+}
+
+/// Refuses interfaces that are not there, or of a kind that cannot be a port.
+pub fn present(
+    config: &Config,
+    index_of: &dyn Fn(&str) -> io::Result<u32>,
+) -> Result<(), StartError> {
+    let names = config.interfaces.iter().map(|interface| interface.name.as_str());
+    let missing = names.clone().filter(|name| index_of(name).is_err());
+    let missing: Vec<_> = missing.map(str::to_owned).collect();
+    if !missing.is_empty() {
+        return Err(StartError::NoInterface { names: missing });
+    }
+    let reasons = links::unfit_among(names)?;
+    if reasons.is_empty() { Ok(()) } else { Err(StartError::Unfit { reasons }) }
+}
+
+/// Finds the device of a name.
+pub fn by_name(name: &str) -> io::Result<u32> {
+    Ok(nix::net::if_::if_nametoindex(name)?)
+}
+
+/// Takes the interfaces of `ports` over, the addresses of `steered` being the host's own; those
+/// in `held` have been.
+pub fn open(
+    config: &Config,
+    ports: &Ports,
+    steered: &af_xdp::Locals,
+    mut held: Vec<Interface>,
+) -> Result<Vec<Interface>, StartError> {
+    let mut interfaces = Vec::new();
+    for (wanted, port) in config.interfaces.iter().zip(ports.iter()) {
+        let at = held.iter().position(|one| one.index() == port.interface);
+        interfaces.push(match at {
+            Some(at) => adjust(config, held.swap_remove(at), wanted, steered)?,
+            None => open_one(config, wanted, steered)?,
+        });
+    }
+    Ok(interfaces)
+}
+
+/// Takes one interface over.
+pub fn open_one(
+    config: &Config,
+    wanted: &config::Interface,
+    steered: &af_xdp::Locals,
+) -> Result<Interface, StartError> {
+    let queues = wanted_queues(config, wanted)?;
+    let (name, mode) = (&wanted.name, wanted.mode);
+    let interface = match wanted.guard {
+        Some(early) => Interface::open_for_gate(name, queues, steered, mode, early)?,
+        None => Interface::open(name, queues, steered, mode)?,
+    };
+    adjust(config, interface, wanted, steered)
+}
+
+/// Returns how many queues of an interface are to be taken over: as many as are configured, else
+/// all; at least one for each worker, which opening it then refuses.
+pub fn wanted_queues(config: &Config, wanted: &config::Interface) -> Result<u32, StartError> {
+    let queues = wanted.queues.map_or_else(|| af_xdp::queues(&wanted.name), Ok)?;
+    Ok(queues.max(config.cores.len() as u32))
+}
+
+/// Returns the rings of a queue that packets are only received by, where a worker has so many of
+/// them: together no more than [`SHARED_SLOTS`], as long as that leaves each a burst's worth.
+fn receiving_only(queues: u32) -> RingSizes {
+    let receive = (SHARED_SLOTS / queues.max(1)).clamp(256, 2048);
+    let receive = 1 << receive.ilog2();
+    RingSizes { fill: receive, receive, transmit: 64, completion: 64 }
+}
+
+/// Tells the steering program of an interface what it goes by.
+fn adjust(
+    config: &Config,
+    interface: Interface,
+    wanted: &config::Interface,
+    steered: &af_xdp::Locals,
+) -> Result<Interface, StartError> {
+    let doing = "tell the steering program of an interface";
+    let result = interface.set_locals(steered).and_then(|()| interface.observe(wanted.observe));
+    let result = result.and_then(|()| interface.set_stall(config.stall));
+    result.map_err(|source| StartError::System { doing, source })?;
+    Ok(interface)
+}
+
+/// Starts a worker on each core, with readers of its own and its share of the queues of every
+/// interface: worker 0 of two has the queues 0, 2, 4, … and sends by queue 0. Packets that are the
+/// host's after all go to `host`. The workers count where those before them did, in `stats`.
+pub fn start(
+    config: &Config,
+    interfaces: &[Interface],
+    host: Option<&Host>,
+    readers: impl Fn() -> Readers,
+    mut stats: Vec<Arc<WorkerStats>>,
+    mut hooks: Option<HookFactory<'_>>,
+    unserved: Unserved,
+) -> Result<Started, StartError> {
+    let system = |doing| move |source| StartError::System { doing, source };
+    let sizes = RingSizes::default();
+    let widest = interfaces.iter().map(Interface::mtu).max().unwrap_or(0);
+    let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
+    let frames = interfaces.len() as u32 * (sizes.frames() + HELD as u32) + 2 * SIZE as u32;
+    let frames = frames + hooks.as_ref().map_or(0, |hooks| hooks.frames);
+    let total = config.cores.len() as u32;
+    let mut parts = Vec::new();
+    let mut workers = Vec::new();
+    let mut ports = Vec::new();
+    let mut wanted = Vec::new();
+    for (number, &core) in config.cores.iter().enumerate() {
+        let first = number as u32;
+        let further: Vec<(usize, u32)> = interfaces
+            .iter()
+            .enumerate()
+            .flat_map(|(at, interface)| {
+                let queues = (first + total..interface.queues()).step_by(total as usize);
+                queues.map(move |queue| (at, queue))
+            })
+            .collect();
+        let receiving = receiving_only(further.len() as u32);
+        let frames = frames + further.len() as u32 * receiving.frames();
+        let mut arena = Arena::new(frames, frame_size).map_err(system("get memory for packets"))?;
+        let mut bind = |interface: &Interface, queue, sizes| -> Result<Box<dyn Port>, StartError> {
+            let (name, mac, mtu) = (interface.name(), interface.mac(), interface.mtu());
+            let gone = || af_xdp::Error::NoInterface { interface: name.clone() };
+            let attached = interface.is_attached().then_some(()).ok_or_else(gone);
+            let bound = attached
+                .and_then(|()| Socket::bind(interface, queue, &mut arena, sizes))
+                .map_err(StartError::from);
+            let bound = bound.and_then(|mut socket| {
+                if let Some(host) = host {
+                    let registered = socket.set_host(host.clone());
+                    registered.map_err(system("let packets go back to the kernel (tc)"))?;
+                }
+                Ok(socket)
+            });
+            let (port, index, fallback): (Box<dyn Port>, _, _) = match (bound, unserved) {
+                (Ok(socket), _) => (Box::new(socket), interface.index(), interface.fallback()),
+                (Err(why), Unserved::Skip) => {
+                    let absent = PlaceholderPort::new(&*name, mac, mtu);
+                    let absent = absent.map_err(system("make a descriptor"))?;
+                    (Box::new(absent), 0, Some(why.to_string()))
+                }
+                (Err(why), Unserved::Refuse) => return Err(why),
+            };
+            let (worker, mode) = (number, port.mode());
+            ports.push(PortInfo { name, index, worker, queue, mode, mac, mtu, fallback });
+            Ok(port)
+        };
+        let mine = interfaces.iter().map(|interface| bind(interface, first, sizes));
+        let mine = mine.collect::<Result<Vec<_>, _>>()?;
+        let mut others = Vec::new();
+        for (at, queue) in further {
+            others.push((bind(&interfaces[at], queue, receiving)?, at));
+        }
+        parts.push((core, arena, mine, others));
+    }
+    // From here on nothing fails because of an interface, so that no hook is lost.
+    for (number, (core, arena, mine, others)) in parts.into_iter().enumerate() {
+        let Readers { tables, adjacencies, ingresses } = readers();
+        let (wants, want) = wants();
+        wanted.push(want);
+        if stats.len() == number {
+            stats.push(Arc::new(WorkerStats::new()));
+        }
+        let stats = Arc::clone(&stats[number]);
+        let setup =
+            WorkerSetup { arena, ports: mine, tables, adjacencies, ingresses, wants, stats };
+        let mut worker = Worker::new(setup);
+        for (port, at) in others {
+            worker = worker.with_queue(port, at);
+        }
+        if host.is_some() {
+            worker = worker.with_punts(config.punts.share(config.cores.len()));
+        }
+        if let Some(hooks) = &mut hooks {
+            let Some(WorkerHook { hook, handed }) = (hooks.make)(number, interfaces) else {
+                let lost = io::Error::other("the worker before it has died");
+                return Err(system("give a worker its flows")(lost));
+            };
+            worker = worker.with_hook(hook);
+            if let Some(handed) = handed {
+                worker = worker.with_handed(handed, 0);
+            }
+        }
+        workers.push((worker, core));
+    }
+    let workers = Workers::start(workers).map_err(system("start the workers"))?;
+    let mtu = af_xdp::largest_mtu(frame_size as usize);
+    Ok(Started { workers, ports, wanted, stats, mtu })
+}

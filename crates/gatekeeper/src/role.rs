@@ -1,0 +1,78 @@
+//! The gate's role: its answers to the control socket, its metrics and the numbers of its history.
+
+use std::fmt;
+
+use api::{Item, Order, Request};
+use bundle::Command;
+
+use super::controller::GateController;
+use super::counter_snapshot::{CounterGroup, is_gauge};
+use control::metrics::{Writer, encode_distribution};
+use control::role::{Number, Role};
+use dashboard::SampleSource;
+use gate::sample::PacketSample;
+
+impl Role for GateController {
+    fn name(&self) -> &'static str {
+        "gate"
+    }
+
+    fn show(&self, request: &Request) -> Option<Result<Vec<Item>, String>> {
+        Some(match *request {
+            Request::Gate => Ok(vec![Item::Gate(self.status())]),
+            Request::Programs => Ok(self.programs().into_iter().map(Item::Program).collect()),
+            Request::Distribution => Ok(vec![Item::Distribution(self.agent_status()?.status())]),
+            Request::Flow { src, dst } => self.flow(src, dst).map(|flow| vec![Item::Flow(flow)]),
+            Request::Flows { most } => {
+                self.flows(most).map(|flows| flows.into_iter().map(Item::Flow).collect())
+            }
+            _ => return None,
+        })
+    }
+
+    fn execute(&self, order: &Order) -> Option<Result<String, String>> {
+        match *order {
+            Order::Reload => Some(self.reload().map_err(|error| error.to_string())),
+            Order::Flush { sender } => Some(self.flush(sender)),
+            Order::Rollback => Some(self.agent_status()?.execute(Command::Rollback)),
+            Order::Retry => Some(self.agent_status()?.execute(Command::Retry)),
+            _ => None,
+        }
+    }
+
+    fn encode_metrics(&self, to: &mut Writer<'_>) -> fmt::Result {
+        self.encode(to)?;
+        match self.agent_status() {
+            Some(agent) => encode_distribution(to, &agent.status()),
+            None => Ok(()),
+        }
+    }
+
+    fn numbers(&self) -> Vec<Number> {
+        self.counters().into_iter().map(gate_number).collect()
+    }
+
+    fn is_guard(&self) -> bool {
+        true
+    }
+}
+
+impl SampleSource for GateController {
+    fn drain_samples(&self, take: &mut dyn FnMut(PacketSample)) {
+        Self::drain_samples(self, take);
+    }
+}
+
+fn gate_number((about, name, value): (CounterGroup, &'static str, u64)) -> Number {
+    Number { name: format!("{}.{name}", part(about)), value, gauge: is_gauge(about, name) }
+}
+
+fn part(about: CounterGroup) -> &'static str {
+    match about {
+        CounterGroup::Packets => "packets",
+        CounterGroup::Bytes => "bytes",
+        CounterGroup::Table => "table",
+        CounterGroup::Decisions => "decisions",
+        CounterGroup::Link => "link",
+    }
+}

@@ -1,0 +1,380 @@
+//! The decision sender: sends decisions to the gates, from ordinary sockets.
+//!
+//! ```text
+//!   deciders ─► channel ─► by gate ─► v2::Sender ═► UDP ═► gate      repeated until acknowledged
+//!                                 └─► v1::Writer ═► UDP ═► gate      sent once
+//! ```
+//!
+//! Decisions that arrive within [`GATHER`] share messages. With version 2, every configured gate gets a
+//! message several times a second, with or without decisions, so that it can give the flows to another
+//! grantor if this one fails. Programs are sent in the same messages to the gates that want them
+//! (`programs.rs`). The gates' answers contain their session, from which the workers derive the keys of
+//! sealed tunnels (`gate::tunnel`).
+//!
+//! The address of a gate is the outer source of the request, which the hook has compared with the
+//! configured gates.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use fib::Publisher;
+use gate::decision::v1;
+use gate::decision::v2::keys::Keys;
+use gate::decision::v2::transfer::ProgramImage;
+use gate::decision::v2::{PORT, sender::Sender};
+use gate::policy::Address;
+use gate::tunnel::GateKeys;
+
+use super::decider::OutgoingDecision;
+use super::programs::ProgramTransfers;
+use control::progress::Turns;
+use control::rights;
+
+/// How long a decision waits for others to share a message with, and an answer to be read.
+const GATHER: Duration = Duration::from_millis(2);
+/// The length of a datagram's payload: Ethernet's 1500 less the IPv6 and UDP headers.
+const PAYLOAD: usize = 1452;
+/// How often the state of programs is recorded, in nanoseconds.
+const RECORD_INTERVAL: u64 = 50_000_000;
+/// The capacity of the channel to the thread.
+const CHANNEL: usize = 8192;
+
+/// The version of the decision protocol, with its parameters.
+#[derive(Clone, Debug)]
+pub enum ProtocolVersion {
+    /// Version 1: neither authenticated nor acknowledged.
+    V1,
+    /// Version 2: this grantor's number and its keys.
+    V2(u32, Keys),
+}
+
+/// Counters of the thread, and the time of each gate's last answer.
+#[derive(Debug, Default)]
+pub(super) struct SenderCounters {
+    pub(super) items: AtomicU64,
+    pub(super) messages: AtomicU64,
+    /// Decisions for which a gate's window had no room.
+    pub(super) busy: AtomicU64,
+    pub(super) answers: AtomicU64,
+    pub(super) answers_refused: AtomicU64,
+    pub(super) abandoned: AtomicU64,
+    /// Messages that the system refused.
+    pub(super) failed: AtomicU64,
+    /// The time of each gate's last answer; gates of version 1 never answer.
+    last_answers: Mutex<BTreeMap<IpAddr, Option<Instant>>>,
+}
+
+impl SenderCounters {
+    /// Lists the gates, and the time since each one's last answer.
+    pub(super) fn last_answers(&self) -> Vec<(IpAddr, Option<Duration>)> {
+        let last_answers = self.last_answers.lock().unwrap_or_else(PoisonError::into_inner);
+        last_answers.iter().map(|(gate, at)| (*gate, at.map(|at| at.elapsed()))).collect()
+    }
+
+    fn record_answer(&self, gate: IpAddr) {
+        let mut last_answers = self.last_answers.lock().unwrap_or_else(PoisonError::into_inner);
+        last_answers.insert(gate, Some(Instant::now()));
+    }
+}
+
+/// The thread that sends decisions.
+#[derive(Debug)]
+pub(super) struct DecisionSender {
+    pub(super) counters: Arc<SenderCounters>,
+    pub(super) programs: Arc<ProgramTransfers>,
+    turns: Turns,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl DecisionSender {
+    /// Opens the sockets and starts the thread; returns the channel for decisions too.
+    pub(super) fn start(
+        version: ProtocolVersion,
+        gates: &[Address],
+        programs: Vec<ProgramImage>,
+        keys: Publisher<GateKeys>,
+    ) -> io::Result<(Self, mpsc::SyncSender<OutgoingDecision>)> {
+        let (decisions, received) = mpsc::sync_channel(CHANNEL);
+        let port = if matches!(version, ProtocolVersion::V1) { v1::SOURCE_PORT } else { 0 };
+        let socket = |address: IpAddr| -> io::Result<UdpSocket> {
+            let socket = UdpSocket::bind(SocketAddr::new(address, port))?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        };
+        let four = socket(Ipv4Addr::UNSPECIFIED.into())?;
+        // With a fixed port, an IPv6 socket would take the port of IPv4 too. A machine without IPv6 has
+        // no such socket.
+        let six = match port {
+            0 => socket(Ipv6Addr::UNSPECIFIED.into()).ok(),
+            _ => None,
+        };
+        let known: Vec<IpAddr> = gates.iter().copied().map(IpAddr::from).collect();
+        let last_answers = Mutex::new(known.iter().map(|gate| (*gate, None)).collect());
+        let counters = Arc::new(SenderCounters { last_answers, ..SenderCounters::default() });
+        let stop = Arc::new(AtomicBool::new(false));
+        let turns = Turns::default();
+        let thread_turns = Arc::clone(&turns);
+        let (thread_counters, thread_stop) = (Arc::clone(&counters), Arc::clone(&stop));
+        let programs = Arc::new(ProgramTransfers::new(programs));
+        let thread_programs = Arc::clone(&programs);
+        let thread = Builder::new().name("decision sender".into()).spawn(move || {
+            let _ = rights::keep(&[]);
+            let start = Instant::now();
+            let images = thread_programs.images();
+            let gate = |address| (address, GateQueue::new(&version, &images));
+            let gates = known.into_iter().map(gate).collect();
+            let out = Vec::new();
+            SenderThread {
+                version,
+                four,
+                six,
+                gates,
+                keys,
+                known: GateKeys::default(),
+                sessions: BTreeMap::new(),
+                counters: thread_counters,
+                programs: thread_programs,
+                images,
+                record_at: 0,
+                start,
+                out,
+            }
+            .run(&received, &thread_turns, &thread_stop);
+        })?;
+        Ok((Self { counters, programs, turns, stop, thread: Some(thread) }, decisions))
+    }
+
+    pub(super) fn turns(&self) -> Turns {
+        Arc::clone(&self.turns)
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for DecisionSender {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The decisions that are on their way to a gate.
+enum GateQueue {
+    V1(v1::Writer, bool),
+    V2(Box<Sender>),
+}
+
+impl GateQueue {
+    fn new(version: &ProtocolVersion, programs: &[ProgramImage]) -> Self {
+        match version {
+            ProtocolVersion::V1 => Self::V1(v1::Writer::new(PAYLOAD), false),
+            ProtocolVersion::V2(id, keys) => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let mut sender = Sender::new(*id, keys.clone(), PAYLOAD, since.as_secs());
+                sender.set_programs(programs);
+                Self::V2(Box::new(sender))
+            }
+        }
+    }
+}
+
+/// The state of the thread.
+struct SenderThread {
+    version: ProtocolVersion,
+    four: UdpSocket,
+    six: Option<UdpSocket>,
+    gates: HashMap<IpAddr, GateQueue>,
+    /// The keys of sealed tunnels: their publisher, and the state published last.
+    keys: Publisher<GateKeys>,
+    known: GateKeys,
+    /// The session of each gate.
+    sessions: BTreeMap<IpAddr, u64>,
+    counters: Arc<SenderCounters>,
+    programs: Arc<ProgramTransfers>,
+    /// The programs that are sent to the gates.
+    images: Arc<[ProgramImage]>,
+    /// The next time to record the state of the programs.
+    record_at: u64,
+    start: Instant,
+    out: Vec<u8>,
+}
+
+fn add(counter: &AtomicU64, number: u64) {
+    counter.fetch_add(number, Ordering::Relaxed);
+}
+
+impl SenderThread {
+    /// The loop of the thread.
+    fn run(
+        &mut self,
+        decisions: &Receiver<OutgoingDecision>,
+        turns: &AtomicU64,
+        stop: &AtomicBool,
+    ) {
+        while !stop.load(Ordering::Relaxed) {
+            turns.fetch_add(1, Ordering::Relaxed);
+            match decisions.recv_timeout(GATHER) {
+                Ok(decision) => {
+                    self.enqueue(&decision);
+                    decisions.try_iter().for_each(|decision| self.enqueue(&decision));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(GATHER),
+            }
+            self.receive_answers();
+            self.update_programs();
+            self.send();
+        }
+    }
+
+    /// Gives the gates' senders changed programs, and records the state of the programs from time to
+    /// time.
+    fn update_programs(&mut self) {
+        let now = self.now();
+        if now < self.record_at {
+            return;
+        }
+        self.record_at = now + RECORD_INTERVAL;
+        let images = self.programs.images();
+        let has_changed = !Arc::ptr_eq(&images, &self.images);
+        if has_changed {
+            self.images = images;
+        }
+        let mut each = Vec::new();
+        for (address, gate) in &mut self.gates {
+            let GateQueue::V2(sender) = gate else { continue };
+            if has_changed {
+                sender.set_programs(&self.images);
+            }
+            each.extend(sender.programs().iter().map(|carried| (*address, carried)));
+        }
+        self.programs.record(each.into_iter());
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Queues a decision for its gate.
+    fn enqueue(&mut self, (gate, item): &OutgoingDecision) {
+        let (version, images, address) = (&self.version, &self.images, IpAddr::from(*gate));
+        let queue = self.gates.entry(address).or_insert_with(|| GateQueue::new(version, images));
+        add(&self.counters.items, 1);
+        match queue {
+            GateQueue::V2(sender) => {
+                if sender.push(item).is_err() {
+                    add(&self.counters.busy, 1);
+                }
+            }
+            GateQueue::V1(writer, has_items) => {
+                if !writer.push(item) {
+                    let full = std::mem::replace(writer, v1::Writer::new(PAYLOAD)).finish();
+                    let to = SocketAddr::new(address, v1::DESTINATION_PORT);
+                    send_to(&self.four, self.six.as_ref(), &self.counters, &full, to);
+                    writer.push(item);
+                }
+                *has_items = true;
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        let now = self.now();
+        let Self { gates, four, six, counters, out, .. } = self;
+        let mut abandoned = 0;
+        for (&address, gate) in gates {
+            match gate {
+                GateQueue::V2(sender) => {
+                    sender.queue_heartbeat(now);
+                    while sender.poll(now, out) {
+                        send_to(four, six.as_ref(), counters, out, SocketAddr::new(address, PORT));
+                    }
+                    abandoned += sender.given_up();
+                }
+                GateQueue::V1(writer, has_items) if *has_items => {
+                    *has_items = false;
+                    let message = std::mem::replace(writer, v1::Writer::new(PAYLOAD)).finish();
+                    let to = SocketAddr::new(address, v1::DESTINATION_PORT);
+                    send_to(four, six.as_ref(), counters, &message, to);
+                }
+                GateQueue::V1(..) => {}
+            }
+        }
+        counters.abandoned.store(abandoned, Ordering::Relaxed);
+    }
+
+    /// Processes the answers of gates.
+    fn receive_answers(&mut self) {
+        let now = self.now();
+        let mut bytes = [0; 2048];
+        while self.keys.reclaim().is_some() {}
+        for six in [false, true] {
+            while let Some((len, from)) = self.receive_answer(six, &mut bytes) {
+                let gate = from.ip().to_canonical();
+                let is_valid = match self.gates.get_mut(&gate) {
+                    Some(GateQueue::V2(sender)) => sender.receive(now, &bytes[..len]).is_ok(),
+                    _ => false,
+                };
+                if is_valid {
+                    self.counters.record_answer(gate);
+                    self.update_session(gate);
+                }
+                let counters = &self.counters;
+                add(if is_valid { &counters.answers } else { &counters.answers_refused }, 1);
+            }
+        }
+    }
+}
+
+impl SenderThread {
+    fn receive_answer(&self, six: bool, bytes: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        let socket = if six { self.six.as_ref()? } else { &self.four };
+        socket.recv_from(bytes).ok()
+    }
+
+    /// Publishes the tunnel keys of a gate's session to the workers, if the session is new.
+    fn update_session(&mut self, gate: IpAddr) {
+        let (Some(GateQueue::V2(sender)), ProtocolVersion::V2(_, keys)) =
+            (self.gates.get(&gate), &self.version)
+        else {
+            return;
+        };
+        let session = sender.session();
+        if session == 0 || self.sessions.insert(gate, session) == Some(session) {
+            return;
+        }
+        let each = keys.numbers().into_iter().filter_map(|number| keys.tunnel(number, session));
+        let address = match gate {
+            IpAddr::V4(address) => Address::V4(address.into()),
+            IpAddr::V6(address) => Address::V6(address.into()),
+        };
+        self.known.set(address, session, each.collect());
+        self.keys.publish(Box::new(self.known.clone()));
+    }
+}
+
+fn send_to(
+    four: &UdpSocket,
+    six: Option<&UdpSocket>,
+    counters: &SenderCounters,
+    message: &[u8],
+    to: SocketAddr,
+) {
+    let socket = if to.is_ipv4() { Some(four) } else { six };
+    match socket.map(|socket| socket.send_to(message, to)) {
+        Some(Ok(_)) => add(&counters.messages, 1),
+        // Version 2 repeats the message.
+        _ => add(&counters.failed, 1),
+    }
+}
