@@ -32,27 +32,10 @@ use std::rc::Rc;
 use fib::{Addr, Choice, Family, Prefix};
 
 use crate::script::{Op, decode, step};
-use crate::subject::{Exam, Routes, Subject};
+use crate::subject::{Exam, Routes, Subject, Tally};
 
 /// The largest empty table of a light engine, in bytes.
 const LIGHT: usize = 1 << 16;
-
-/// What was done, so that a test can say that something was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Commits that readers have seen.
-    pub published: u64,
-    /// Commits that waited for a reader.
-    pub deferred: u64,
-    /// Commits that met a limit.
-    pub full: u64,
-    /// Fresh builds compared.
-    pub rebuilt: u64,
-    /// Answers compared.
-    pub answers: u64,
-    /// Scripts played by an engine that was kept.
-    pub kept: u64,
-}
 
 /// The engines of one family.
 struct Stock<A: Family> {

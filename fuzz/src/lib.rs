@@ -55,4 +55,5 @@ mod subject;
 pub mod text;
 pub mod tunnels;
 
-pub use engines::{Bench, Tally};
+pub use engines::Bench;
+pub use subject::Tally;

@@ -6,8 +6,6 @@ use std::rc::Rc;
 use fib::engine::linear::Linear;
 use fib::{Choice, Engine, Family, Fib, Hop, Prefix, Reader, Rib, Updater};
 
-use crate::engines::Tally;
-
 /// The routes at one commit.
 pub(crate) type Routes<A> = BTreeMap<Prefix<A>, Hop>;
 
@@ -47,6 +45,23 @@ fn answers<A: Family>(routes: &Routes<A>, addrs: &[A]) -> Vec<Hop> {
         assert_eq!(canvas[end.to_u128() as usize], oracle.lookup(end), "the oracle, {end:x?}");
     }
     addrs.iter().map(|addr| canvas[addr.to_u128() as usize]).collect()
+}
+
+/// What was done, so that a test can say that something was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Commits that readers have seen.
+    pub published: u64,
+    /// Commits that waited for a reader.
+    pub deferred: u64,
+    /// Commits that met a limit.
+    pub full: u64,
+    /// Fresh builds compared.
+    pub rebuilt: u64,
+    /// Answers compared.
+    pub answers: u64,
+    /// Scripts played by an engine that was kept.
+    pub kept: u64,
 }
 
 /// An engine that follows a script.

@@ -10,29 +10,14 @@ use std::process::ExitCode;
 use anyhow::Context;
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Table, Updater};
 use output::progress;
-use serde::Serialize;
 
 use super::changes::{self, List};
-use super::{Args, BURST, DUEL, DUEL6, report};
+use super::report::{self, Score};
+use super::{Args, BURST, DUEL, DUEL6};
 use crate::clock::Summary;
 use crate::contest::{Answers, Contestant, Ours, check, prove, right, rounds};
 use crate::keys::Stream;
 use crate::rival::{Function, Rival};
-
-/// The result of one contestant in one case.
-#[derive(Serialize)]
-pub(super) struct Score {
-    pub(super) engine: String,
-    pub(super) bytes: usize,
-    pub(super) case: String,
-    pub(super) threads: usize,
-    pub(super) unit: &'static str,
-    #[serde(flatten)]
-    pub(super) summary: Summary,
-    pub(super) samples: usize,
-    /// The median over that of the rival.
-    pub(super) ratio: f64,
-}
 
 pub(super) fn run<A: Family>(
     args: &Args,

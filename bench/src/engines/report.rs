@@ -4,10 +4,62 @@ use serde::Serialize;
 
 use super::Args;
 use super::changes::{Count, Updates};
-use super::duel::Score;
-use super::survey::{Accesses, EngineFigures};
 use crate::clock::Summary;
 use crate::record::Figure;
+
+/// The figures of one engine.
+#[derive(Serialize)]
+pub(super) struct EngineFigures {
+    pub(super) engine: String,
+    /// The error of an engine that cannot represent the table; the rest is empty then.
+    pub(super) full: Option<String>,
+    pub(super) bytes: usize,
+    pub(super) bytes_per_prefix: f64,
+    /// The bytes that the paper places on chip and off chip, if it distinguishes them.
+    pub(super) on_chip: Option<usize>,
+    pub(super) off_chip: Option<usize>,
+    /// Milliseconds.
+    pub(super) build: Option<Summary>,
+    pub(super) builds: usize,
+    pub(super) rates: Vec<Rate>,
+    pub(super) accesses: Vec<Accesses>,
+    pub(super) updates: Option<Updates>,
+}
+
+/// Million lookups per second.
+#[derive(Serialize)]
+pub(super) struct Rate {
+    pub(super) stream: String,
+    pub(super) threads: usize,
+    #[serde(flatten)]
+    pub(super) summary: Summary,
+    pub(super) samples: usize,
+    /// Keys of a pass.
+    pub(super) keys: usize,
+}
+
+/// Loads of a lookup.
+#[derive(Serialize)]
+pub(super) struct Accesses {
+    pub(super) stream: String,
+    #[serde(flatten)]
+    pub(super) count: Count,
+}
+
+/// The result of one contestant in one case.
+#[derive(Serialize)]
+pub(super) struct Score {
+    pub(super) engine: String,
+    pub(super) bytes: usize,
+    pub(super) case: String,
+    pub(super) threads: usize,
+    pub(super) unit: &'static str,
+    #[serde(flatten)]
+    pub(super) summary: Summary,
+    pub(super) samples: usize,
+    /// The median over that of the rival.
+    pub(super) ratio: f64,
+}
 
 #[derive(Serialize)]
 struct Survey<'a> {

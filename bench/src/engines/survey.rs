@@ -12,10 +12,9 @@ use anyhow::{Context, bail};
 use fib::engine::Place;
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Table, Updater};
 use output::progress;
-use serde::Serialize;
 
-use super::changes::{self, Count, List, Updates};
-use super::report;
+use super::changes::{self, Count, List};
+use super::report::{self, Accesses, EngineFigures, Rate};
 use super::{Args, BATCH};
 use crate::clock::{Clock, Summary};
 use crate::contest::{Answers, Contestant, Ours, PROVEN, check, right};
@@ -29,45 +28,6 @@ const TRACED: usize = 100_000;
 const TRACING: f64 = 1.0;
 /// The time limit for the comparison of answers, in seconds per stream.
 const CHECKING: f64 = 2.0;
-
-/// The figures of one engine.
-#[derive(Serialize)]
-pub(super) struct EngineFigures {
-    pub(super) engine: String,
-    /// The error of an engine that cannot represent the table; the rest is empty then.
-    pub(super) full: Option<String>,
-    pub(super) bytes: usize,
-    pub(super) bytes_per_prefix: f64,
-    /// The bytes that the paper places on chip and off chip, if it distinguishes them.
-    pub(super) on_chip: Option<usize>,
-    pub(super) off_chip: Option<usize>,
-    /// Milliseconds.
-    pub(super) build: Option<Summary>,
-    pub(super) builds: usize,
-    pub(super) rates: Vec<Rate>,
-    pub(super) accesses: Vec<Accesses>,
-    pub(super) updates: Option<Updates>,
-}
-
-/// Million lookups per second.
-#[derive(Serialize)]
-pub(super) struct Rate {
-    pub(super) stream: String,
-    pub(super) threads: usize,
-    #[serde(flatten)]
-    pub(super) summary: Summary,
-    pub(super) samples: usize,
-    /// Keys of a pass.
-    pub(super) keys: usize,
-}
-
-/// Loads of a lookup.
-#[derive(Serialize)]
-pub(super) struct Accesses {
-    pub(super) stream: String,
-    #[serde(flatten)]
-    pub(super) count: Count,
-}
 
 /// The keys of a stream and their correct answers.
 struct KeyStream<A> {

@@ -17,7 +17,6 @@ use std::hint::black_box;
 use fib::{Family, Fib, Loads};
 use serde::Serialize;
 
-use super::course::Course;
 use crate::clock::{Clock, Summary, pin};
 use crate::keys::Stream;
 
@@ -140,8 +139,8 @@ pub(super) struct Touched {
 }
 
 /// Counts the loads by an engine's traced lookup.
-pub(super) fn touched<A: Family>(fib: &Fib<A>, course: &Course<A>) -> Touched {
-    let keys = &course.keys[..course.keys.len().min(TRACED)];
+pub(super) fn touched<A: Family>(fib: &Fib<A>, stream: Stream, keys: &[A]) -> Touched {
+    let keys = &keys[..keys.len().min(TRACED)];
     let (mut loads, mut lines) = (0, 0);
     for &key in keys {
         let (_, steps) = fib.trace(key);
@@ -151,7 +150,7 @@ pub(super) fn touched<A: Family>(fib: &Fib<A>, course: &Course<A>) -> Touched {
         lines += places.len();
     }
     let mean = |sum: usize| sum as f64 / keys.len() as f64;
-    Touched { stream: course.stream, loads: mean(loads), lines: mean(lines) }
+    Touched { stream, loads: mean(loads), lines: mean(lines) }
 }
 
 #[cfg(test)]

@@ -237,7 +237,7 @@ fn touched<A: Family>(
 ) -> anyhow::Result<Vec<Touched>> {
     let Entrant::Ours(name) = entrant else { return Ok(Vec::new()) };
     let fib = Fib::build(rib, Choice::parse::<A>(name)?, 2)?;
-    Ok(courses.iter().map(|course| limit::touched(&fib, course)).collect())
+    Ok(courses.iter().map(|course| limit::touched(&fib, course.stream, &course.keys)).collect())
 }
 
 /// Serializes the name of a stream.

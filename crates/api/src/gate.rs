@@ -153,8 +153,8 @@ pub struct ProgramInfo {
     pub origin: String,
     /// The SHA-256 of its object file.
     pub digest: String,
-    /// `in_force`, `coming`, `judged` (by the verifier, at this moment), `refused`; at a grantor
-    /// also `offered`, before the gate has answered.
+    /// `active`, `transferring`, `verifying` or `rejected`; at a grantor also `offered`, before the
+    /// gate has answered.
     pub state: String,
     /// The reason of a rejection.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,11 +14,14 @@
 //!
 //! Limits: frames of 2048 or 4096 bytes (what AF_XDP takes), 4 GiB in all.
 
+mod region;
+mod umem;
+
 use std::io;
 
-use crate::af_xdp::region::Region;
-use crate::af_xdp::umem::Umem;
 use crate::{Frame, HEADROOM};
+use region::Region;
+use umem::Umem;
 
 /// Frames of one size, and the list of those that are free.
 pub struct Arena {

@@ -30,6 +30,7 @@ mod headers;
 mod lists;
 mod policy_result;
 mod script;
+mod script_context;
 mod shadow;
 mod store;
 mod trial;
@@ -54,7 +55,8 @@ use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::{Flow, Pair};
 use crate::state::{Decision, Provisional, Traffic};
 use headers::PacketHeaders;
-use script::{CallError, Script, ScriptContext, SharedContext};
+use script::{CallError, Script};
+use script_context::{ScriptContext, SharedContext};
 
 /// Maximum number of requests that are looked up together.
 pub const BATCH: usize = 32;

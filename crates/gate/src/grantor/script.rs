@@ -17,16 +17,14 @@
 //! was in use before it, so that no single instruction has much to copy. Stores (`store.rs`) are
 //! not in Lua's memory and have a limit of the same size.
 
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fib::Reader;
-use mlua::{AnyUserData, Function, HookTriggers, Lua, LuaOptions, StdLib, UserData, VmState};
+use mlua::{AnyUserData, Function, HookTriggers, Lua, LuaOptions, StdLib, VmState};
 
-use super::headers::{Packet, PacketHeaders};
-use super::lists::{Lists, Value};
 use super::policy_result::{PolicyResult, parse_result};
+use super::script_context::{ListHandle, Packet, SharedContext};
 use super::store::{Store, StoreBudget};
 
 /// Instructions between two checks of the remaining budget.
@@ -63,33 +61,6 @@ const REMOVED: [&str; 15] = [
     "string.gsub",
     "string.dump",
 ];
-
-/// The state that the packet's userdata and the lists read: the request that is being decided.
-pub(super) struct ScriptContext {
-    pub(super) headers: PacketHeaders,
-    /// Its number in the batch.
-    pub(super) at: usize,
-    pub(super) now: u64,
-    pub(super) lists: Reader<Lists>,
-    /// The lists that the policy has named, in order.
-    pub(super) wanted: Vec<String>,
-    /// Their values for the batch's sources, and for its destinations.
-    pub(super) found: Vec<[Vec<Option<Value>>; 2]>,
-}
-
-impl ScriptContext {
-    pub(super) fn found(&self, list: usize, dst: bool) -> Option<&Value> {
-        self.found.get(list)?[usize::from(dst)].get(self.at)?.as_ref()
-    }
-}
-
-/// The context, shared with the functions of a script.
-pub(super) type SharedContext = Rc<RefCell<ScriptContext>>;
-
-/// A list that a policy has named.
-pub(super) struct ListHandle(pub(super) usize);
-
-impl UserData for ListHandle {}
 
 /// A policy that is loaded.
 pub(super) struct Script {

@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use super::bpf::{AttachError, Link, Mode};
+use super::counters::SocketCounters;
+use super::descriptor;
 use super::device::{self, Device, dropped};
 use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
-use super::socket;
-use super::socket::SocketCounters;
 use super::steer::{
     EarlyDropConfig, InstalledPrefixes, Locals, SourcePrefix, Steering, SteeringCounters,
     SteeringOutcome,
@@ -152,7 +152,7 @@ impl Interface {
         }
         // Opened first, so that nothing is attached in vain, and all missing capabilities are
         // reported together.
-        drop(socket::open(name, &[NET_RAW, NET_ADMIN, BPF])?);
+        drop(descriptor::open(name, &[NET_RAW, NET_ADMIN, BPF])?);
         let (mac, mtu, index) = (device.mac()?, device.mtu()?, device.index()?);
         let steering = match guards {
             Some(early) => Steering::for_gate(mac, queues, locals, early),

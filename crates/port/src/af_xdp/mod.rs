@@ -15,8 +15,7 @@
 //! - [`Interface::open`], once per device: looks it up and attaches the program.
 //! - [`Socket::bind`], once per queue: creates a [`Port`](crate::Port).
 //! - [`bpf`]: the assembler, maps, programs and links, of which steering consists.
-//! - `ring`: the four rings a socket shares with the kernel; `umem`, `region`:
-//!   the memory.
+//! - `ring`: the four rings a socket shares with the kernel. The memory is the arena's.
 //! - [`Error`]: errors before the first packet.
 //!
 //! Three modes are tried in this order, and [`Port::mode`](crate::Port::mode) returns the result:
@@ -39,14 +38,14 @@
 //! ```
 
 pub mod bpf;
+mod counters;
+mod descriptor;
 mod device;
 mod error;
 mod interface;
-pub(crate) mod region;
 mod ring;
 mod socket;
 pub mod steer;
-pub(crate) mod umem;
 
 pub use device::{DeviceInfo, compute_checksums, describe, queues};
 pub use error::Error;

@@ -85,6 +85,16 @@ pub enum Size {
     Double = 0x18,
 }
 
+/// Returns two bytes of a packet as a load of [`Size::Half`] does.
+pub(in crate::af_xdp) fn half(bytes: [u8; 2]) -> i32 {
+    i32::from(u16::from_ne_bytes(bytes))
+}
+
+/// Returns four bytes of a packet as a load of [`Size::Word`] does.
+pub(in crate::af_xdp) fn word(bytes: [u8; 4]) -> i32 {
+    i32::from_ne_bytes(bytes)
+}
+
 /// An arithmetic operation: `dst = dst op src`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -9,16 +9,16 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::counters::SocketCounters;
-use super::option::{get, set};
 use super::{RingSizes, Socket};
 use crate::af_xdp::bpf::Mode;
-use crate::af_xdp::error::{Capability, Error, NET_ADMIN, NET_RAW};
+use crate::af_xdp::counters::SocketCounters;
+use crate::af_xdp::descriptor::{get, open, set};
+use crate::af_xdp::error::{Error, NET_ADMIN, NET_RAW};
 use crate::af_xdp::interface::{Interface, ModeChoice};
 use crate::af_xdp::ring::{Consumer, Producer};
 use crate::{Arena, HEADROOM, Port};
@@ -219,19 +219,6 @@ impl Socket {
             let _ = set(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER);
         }
     }
-}
-
-/// Opens an unbound socket, which shows whether this kernel has AF_XDP and whether this process may
-/// use it.
-pub(in crate::af_xdp) fn open(interface: &str, needs: &[Capability]) -> Result<OwnedFd, Error> {
-    // SAFETY: no pointer; it makes a descriptor.
-    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        let error = io::Error::last_os_error();
-        return Err(Error::system("open an AF_XDP socket", interface, needs, error));
-    }
-    // SAFETY: created just above, and not yet shared.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Registers the arena's memory as the socket's UMEM.

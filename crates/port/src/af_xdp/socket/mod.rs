@@ -32,8 +32,6 @@
 
 mod bind;
 mod checksum;
-mod counters;
-mod option;
 
 use std::ffi::c_int;
 use std::io;
@@ -42,10 +40,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::bind::largest_mtu;
-pub(super) use self::bind::open;
-pub(super) use self::counters::SocketCounters;
-use self::option::set;
 use super::bpf::Mode;
+use super::counters::SocketCounters;
+use super::descriptor::set;
 use super::error::Error;
 use super::interface::Interface;
 use super::ring::{Consumer, Producer};

@@ -6,7 +6,7 @@
 
 use super::super::bpf::Map;
 use super::super::bpf::asm::{
-    Action, Assembler, BadCode, Code, Cond, Helper, Label, Op, Reg, Size, context,
+    Action, Assembler, BadCode, Code, Cond, Helper, Label, Op, Reg, Size, context, half, word,
 };
 use super::blocked::BlockedSources;
 use super::declined::DeclinedFlows;
@@ -28,15 +28,6 @@ const V6_VERSION: i16 = 14;
 const V6_HOP_LIMIT: i16 = 14 + 7;
 const V6_DESTINATION: i16 = 14 + 24;
 const V6_END: i32 = 14 + 40;
-
-/// Returns the bytes of a packet in the byte order of a load.
-pub(super) fn half(bytes: [u8; 2]) -> i32 {
-    i32::from(u16::from_ne_bytes(bytes))
-}
-
-fn word(bytes: [u8; 4]) -> i32 {
-    i32::from_ne_bytes(bytes)
-}
 
 /// The parameters of a program, and its maps.
 pub(super) struct ProgramInputs<'m> {

@@ -13,9 +13,8 @@
 //! Legitimate frames have one such tag. A router leaves frames with more than [`MAX_TAGS`] to the
 //! host, which forwards as well; on a gate's interface they would bypass the gate, and are dropped.
 
-use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Reg, Size, context};
+use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Reg, Size, context, half};
 use super::SteeringOutcome;
-use super::assemble::half;
 use Reg::{R0, R1, R2, R3, R6, R7, R9};
 
 /// The maximum number of removed tags.

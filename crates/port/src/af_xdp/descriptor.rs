@@ -1,10 +1,25 @@
-//! Options of a socket, read and set as whole structs.
+//! The descriptor of a socket, and its options, read and set as whole structs.
 
-#![expect(unsafe_code, reason = "getsockopt(2) and setsockopt(2)")]
+#![expect(unsafe_code, reason = "socket(2), getsockopt(2) and setsockopt(2)")]
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::error::{Capability, Error};
+
+/// Opens an unbound socket, which shows whether this kernel has AF_XDP and whether this process may
+/// use it.
+pub(super) fn open(interface: &str, needs: &[Capability]) -> Result<OwnedFd, Error> {
+    // SAFETY: no pointer; it makes a descriptor.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        return Err(Error::system("open an AF_XDP socket", interface, needs, error));
+    }
+    // SAFETY: created just above, and not yet shared.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
 
 /// Sets an option of a socket.
 pub(super) fn set<T: Copy>(
@@ -16,7 +31,7 @@ pub(super) fn set<T: Copy>(
     // SAFETY:
     // - the kernel reads as many bytes as given, those of `value`; options here are integers and,
     //   for the UMEM, an address and a length of memory that the kernel accesses only by the rules
-    //   of `region.rs`.
+    //   of `arena/region.rs`.
     let answer = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),

@@ -10,9 +10,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::option::get;
+use super::descriptor::get;
+use super::ring::RingDepth;
 use crate::PortStats;
-use crate::af_xdp::ring::RingDepth;
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Count {
 
 /// The shared counters of a socket.
 #[derive(Debug)]
-pub(in crate::af_xdp) struct SocketCounters {
+pub(super) struct SocketCounters {
     pub(super) fd: Arc<OwnedFd>,
     pub(super) depth: RingDepth,
     pub(super) received: Count,
@@ -58,12 +58,12 @@ impl SocketCounters {
     }
 
     /// Counts the packets that wait in the receive ring.
-    pub(in crate::af_xdp) fn waiting(&self) -> u64 {
+    pub(super) fn waiting(&self) -> u64 {
         self.depth.get().into()
     }
 
     /// Reads the counters of this queue.
-    pub(in crate::af_xdp) fn stats(&self) -> PortStats {
+    pub(super) fn stats(&self) -> PortStats {
         // SAFETY: six integers, for which zero is a value.
         let mut kernel: libc::xdp_statistics = unsafe { std::mem::zeroed() };
         // An older kernel fills in fewer; the others stay zero.

@@ -8,7 +8,7 @@
 //! Two writers share these bytes without a lock: this process and the kernel. The token of a frame
 //! ([`Frame`]) separates them: the accessors below return a slice only for a token, while both the
 //! token and the region are borrowed, and a frame's number enters a kernel ring only when its token
-//! has been consumed (`socket.rs`). So while a slice of a frame exists, the kernel does not have
+//! has been consumed (`af_xdp/socket/`). So while a slice of a frame exists, the kernel does not have
 //! the frame.
 //!
 //! The kernel pins the pages while a socket is bound: if the region is unmapped before the sockets
