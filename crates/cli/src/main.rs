@@ -43,6 +43,7 @@ mod bundle_check;
 mod check;
 mod client;
 mod completions;
+mod counters;
 mod demo;
 mod fib;
 mod flow;

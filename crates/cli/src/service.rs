@@ -28,7 +28,7 @@ use sd_notify::NotifyState;
 use serde_json::Value;
 
 use crate::watchdog::{Heartbeat, Watchdog};
-use crate::{logging, show, stop};
+use crate::{counters, logging, stop};
 
 /// Interval of checks for signals and events.
 const TICK: Duration = Duration::from_millis(20);
@@ -171,7 +171,7 @@ pub(crate) fn report(
             serde_json::to_writer_pretty(&mut out, &document(&counters))?;
             writeln!(out)?;
         }
-        None => show::write_counters(&mut out, &counters)?,
+        None => counters::write(&mut out, &counters)?,
     }
     let balanced = stats.balanced();
     if !healthy {

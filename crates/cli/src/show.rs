@@ -15,7 +15,7 @@ use api::{self, Item, Request};
 use clap::Subcommand;
 
 use crate::client::{self, RESPONSE_TIMEOUT};
-use crate::{bundle, flow, policy};
+use crate::{bundle, counters, flow, policy};
 
 /// The arguments of `show`.
 #[derive(clap::Args)]
@@ -215,7 +215,7 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
             let vias = vias_text(&hop.via);
             writeln!(out, "{}:{kind}{vias} {} uses {}", hop.hop, hop.action, hop.routes)
         }
-        Item::Counters(counters) => write_counters(out, counters),
+        Item::Counters(counters) => counters::write(out, counters),
         Item::Fib(fib) => {
             let full = fib.full.as_ref().map(|full| format!(" FULL: {full}")).unwrap_or_default();
             writeln!(
@@ -250,7 +250,7 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
         Item::Done(message) => writeln!(out, "{message}"),
         Item::Worker(worker) => {
             writeln!(out, "worker {}", worker.worker)?;
-            write_counters(out, &worker.counters)
+            counters::write(out, &worker.counters)
         }
         Item::Audit(audit) => {
             let (checks, wrong) = (audit.checks, audit.mismatches);
@@ -307,21 +307,6 @@ fn write_answer(out: &mut impl Write, answer: &api::Answer, explain: bool) -> st
         writeln!(out, "    {} generation {}: hop {hop}", answer.engine, answer.generation)?;
         for load in &answer.loads {
             writeln!(out, "    {load}")?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes the counters that are not zero.
-pub(crate) fn write_counters(
-    out: &mut impl Write,
-    counters: &api::Counters,
-) -> std::io::Result<()> {
-    writeln!(out, "received {} ({} bytes)", counters.received, counters.received_bytes)?;
-    writeln!(out, "sent {} ({} bytes)", counters.sent, counters.sent_bytes)?;
-    for (class, reasons) in [("punted", &counters.punted), ("dropped", &counters.dropped)] {
-        for (reason, count) in reasons.iter().filter(|(_, count)| **count > 0) {
-            writeln!(out, "{class} {reason} {count}")?;
         }
     }
     Ok(())
