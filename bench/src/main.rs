@@ -258,13 +258,9 @@ fn spread<A: Addr>(
         if !bare {
             return label.0;
         }
-        // FNV-1a, of which the upper half is mixed well.
+        // The upper half of the hash of 17 bytes is well mixed.
         let bytes = prefix.addr().to_u128().to_be_bytes();
-        let bytes = bytes.into_iter().chain([prefix.len() as u8]);
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        (hash >> 32) as u32
+        (feed::fnv1a(bytes.into_iter().chain([prefix.len() as u8])) >> 32) as u32
     };
     table.iter().map(|&(prefix, label)| (prefix, hop_of(number(prefix, label), hops))).collect()
 }

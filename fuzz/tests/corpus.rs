@@ -127,14 +127,9 @@ fn tally<T: Clone + Default + std::fmt::Debug>(target: &str, one: impl Fn(&[u8],
     println!("{target}: {tally:?}");
     let rounds = std::env::var("FUZZ_MUTATIONS").ok().and_then(|text| text.parse().ok());
     let mut all = tally.clone();
-    // Xorshift (Marsaglia, 2003): any sequence will do that is always the same.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as usize % below
-    };
+    // The seed is fixed so that a failure repeats.
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut random = |below: usize| rng.usize(..below);
     for (name, input) in &inputs {
         for round in 0..rounds.unwrap_or(MUTATIONS) {
             let mut changed = input.clone();

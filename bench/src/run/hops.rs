@@ -104,10 +104,7 @@ fn bytes<A: Addr>(what: u8, prefix: Prefix<A>) -> impl Iterator<Item = u8> {
 
 /// Returns 32 bits of hash.
 fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+    feed::fnv1a(bytes).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
 /// Maps bytes to one of `count` hops by their hash.

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 /// Returns the checksum of bytes.
 pub(super) fn of_bytes(bytes: &[u8]) -> String {
-    hex(Sha256::new_with_prefix(bytes))
+    format!("{:x}", Sha256::digest(bytes))
 }
 
 /// Returns the checksum of sorted routes.
@@ -25,7 +25,7 @@ where
     for (prefix, hop) in routes {
         sum.update(format!("{prefix} {}\n", hop.0));
     }
-    hex(sum)
+    format!("{:x}", sum.finalize())
 }
 
 /// Returns the checksum of answers.
@@ -37,11 +37,7 @@ pub(super) fn of_answers(hops: &[Hop]) -> String {
         bytes.extend(hops.iter().flat_map(|hop| hop.0.to_le_bytes()));
         sum.update(&bytes);
     }
-    hex(sum)
-}
-
-fn hex(sum: Sha256) -> String {
-    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", sum.finalize())
 }
 
 #[cfg(test)]

@@ -10,25 +10,45 @@
 //! With `-j` the report is one JSON object on standard output.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::bail;
+use bundle::{Bundle, DistributionConfig};
 use control::preflight::Finding;
 use serde_json::json;
+
+use crate::bundle::read_for_member;
 
 /// The options of `gate check` and `grantor check`.
 #[derive(clap::Args)]
 pub(crate) struct CheckArgs {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
     /// Check with this bundle instead of the one in force
     #[arg(long, value_name = "FILE")]
-    pub(crate) bundle: Option<PathBuf>,
+    bundle: Option<PathBuf>,
     /// Check only the file, not this machine's interfaces, queues, cores and folders
     #[arg(long)]
     pub(crate) offline: bool,
     /// Write JSON
     #[arg(short, long)]
     pub(crate) json: bool,
+}
+
+impl CheckArgs {
+    /// Reads the bundle of `--bundle`, if given, with the trusted keys of the configuration, whose
+    /// section `[distribution]` is read by `distribution`.
+    pub(crate) fn read_bundle(
+        &self,
+        distribution: impl FnOnce(&Path) -> anyhow::Result<Option<DistributionConfig>>,
+    ) -> anyhow::Result<Option<Arc<Bundle>>> {
+        let Some(file) = &self.bundle else { return Ok(None) };
+        let distribution = distribution(&self.config)?;
+        read_for_member(file, &self.config, distribution.as_ref()).map(Some)
+    }
 }
 
 /// Writes the findings about a configuration that could be parsed, or its `summary`.

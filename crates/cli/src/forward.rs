@@ -10,7 +10,6 @@
 //! up.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use control::routes::Routes;
 use output::progress;
 use router::{Router, Running};
 
+use crate::service::{DaemonArgs, default_path};
 use crate::stop;
 
 mod report;
@@ -36,21 +36,18 @@ const CONFIG: &str = "/etc/fingerpost/forward.toml";
 
 /// The arguments of `forward`.
 #[derive(clap::Args)]
+#[command(mut_arg("config", default_path(CONFIG)))]
 pub(crate) struct Args {
-    /// Configuration file
-    #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
-    config: PathBuf,
+    #[command(flatten)]
+    daemon: DaemonArgs,
     /// Check the configuration and the routes, and exit
     #[arg(long)]
     check: bool,
-    /// Write the final report as JSON
-    #[arg(short, long)]
-    json: bool,
 }
 
 /// Forwards until a signal.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = Config::load(&args.config)?;
+    let config = Config::load(&args.daemon.config)?;
     if args.check {
         return check(&config);
     }
@@ -62,7 +59,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     healthy &= running.stop();
     let report = ForwardReport::new(&running, start.elapsed())?;
     let mut out = std::io::stdout().lock();
-    if args.json {
+    if args.daemon.json {
         serde_json::to_writer_pretty(&mut out, &report)?;
         writeln!(out)?;
     } else {

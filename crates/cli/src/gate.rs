@@ -7,7 +7,6 @@
 //! then forwards is its own configuration (`net.ipv4.ip_forward`, docs/guide/gate.md).
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -18,7 +17,7 @@ use gatekeeper::{Config, GateDaemon};
 use output::progress;
 use serde_json::json;
 
-use crate::service::{self, Service};
+use crate::service::{self, DaemonArgs, Service, default_path};
 use crate::{bundle, check};
 
 mod bgp;
@@ -28,17 +27,13 @@ pub(crate) const CONFIG: &str = "/etc/fingerpost/gate.toml";
 
 /// The arguments of `gate`.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, mut_arg("config", default_path(CONFIG)))]
 pub(crate) struct Args {
-    /// The configuration
-    #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
-    config: PathBuf,
+    #[command(flatten)]
+    daemon: DaemonArgs,
     /// Wait without limit for interfaces that do not exist yet, as at boot
     #[arg(long)]
     wait_for_interfaces: bool,
-    /// Write the final counters as JSON
-    #[arg(short, long)]
-    json: bool,
     #[command(subcommand)]
     verb: Option<Verb>,
 }
@@ -46,13 +41,8 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Verb {
     /// Check a configuration, and exit
-    Check {
-        /// The configuration
-        #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
-        config: PathBuf,
-        #[command(flatten)]
-        args: check::CheckArgs,
-    },
+    #[command(mut_arg("config", default_path(CONFIG)))]
+    Check(check::CheckArgs),
     /// Write the configuration of a BGP speaker that announces the protected prefixes
     BgpConfig(bgp::Args),
 }
@@ -60,7 +50,7 @@ enum Verb {
 /// Runs the gate until a signal, or the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.verb {
-        Some(Verb::Check { config, args }) => check_config(config, args),
+        Some(Verb::Check(args)) => check_config(args),
         Some(Verb::BgpConfig(args)) => {
             std::io::stdout().write_all(bgp::speaker_config(args)?.as_bytes())?;
             Ok(ExitCode::SUCCESS)
@@ -69,14 +59,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn check_config(path: &Path, args: &check::CheckArgs) -> anyhow::Result<ExitCode> {
-    let config = match &args.bundle {
-        None => Config::load(path)?,
-        Some(file) => {
-            let local = Config::local(path)?;
-            let bundle = bundle::read_for_member(file, path, local.fixed.distribution.as_ref())?;
-            Config::load_over(path, Some(&bundle))?
-        }
+fn check_config(args: &check::CheckArgs) -> anyhow::Result<ExitCode> {
+    let bundle = args.read_bundle(|path| Ok(Config::local(path)?.fixed.distribution))?;
+    let config = match &bundle {
+        None => Config::load(&args.config)?,
+        bundle => Config::load_over(&args.config, bundle.as_ref())?,
     };
     let (fixed, rules, trust) = (&config.fixed, &config.rules, &config.trust);
     let summary = format!(
@@ -93,12 +80,12 @@ fn check_config(path: &Path, args: &check::CheckArgs) -> anyhow::Result<ExitCode
 }
 
 fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = Config::local(&args.config)?;
-    let signals = service::prepare(config.fixed.log)?;
+    let config = Config::local(&args.daemon.config)?;
     let names = [config.fixed.front.name.as_str(), config.fixed.back.name.as_str()];
-    if args.wait_for_interfaces && !signals.wait_for_interfaces(&names) {
+    let awaited = args.wait_for_interfaces.then_some(&names[..]);
+    let Some(signals) = service::prepare(config.fixed.log, awaited)? else {
         return Ok(ExitCode::SUCCESS);
-    }
+    };
     let start = Instant::now();
     let mut gate = progress::during("reading the kernel's routes", || GateDaemon::start(&config))?;
     service::log_ports(&gate.ports());
@@ -116,7 +103,7 @@ fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {
         None => {}
     }
     let state = |counters: &Counters| json!({ "counters": counters, "gate": gate.status() });
-    service::report(&gate.stats(), healthy, args.json.then_some(state))
+    service::report(&gate.stats(), healthy, args.daemon.json.then_some(state))
 }
 
 impl Service for GateDaemon {

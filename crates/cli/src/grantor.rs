@@ -5,7 +5,6 @@
 //! names, and attaches to no interface.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -16,7 +15,7 @@ use grantor::{Config, GrantorDaemon};
 use output::progress;
 use serde_json::json;
 
-use crate::service::{self, Service};
+use crate::service::{self, DaemonArgs, Service, default_path};
 use crate::{bundle, check};
 
 /// The default configuration file.
@@ -24,17 +23,13 @@ pub(crate) const CONFIG: &str = "/etc/fingerpost/grantor.toml";
 
 /// The arguments of `grantor`.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, mut_arg("config", default_path(CONFIG)))]
 pub(crate) struct Args {
-    /// The configuration
-    #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
-    config: PathBuf,
+    #[command(flatten)]
+    daemon: DaemonArgs,
     /// Wait without limit for interfaces that do not exist yet, as at boot
     #[arg(long)]
     wait_for_interfaces: bool,
-    /// Write the final counters as JSON
-    #[arg(short, long)]
-    json: bool,
     #[command(subcommand)]
     verb: Option<Verb>,
 }
@@ -42,13 +37,8 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Verb {
     /// Check a configuration and its policy, and exit
-    Check {
-        /// The configuration
-        #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
-        config: PathBuf,
-        #[command(flatten)]
-        args: check::CheckArgs,
-    },
+    #[command(mut_arg("config", default_path(CONFIG)))]
+    Check(check::CheckArgs),
     /// Write a bundled policy to standard output, or list the bundled policies
     Policy {
         /// Name of the policy [default: list the names]
@@ -60,7 +50,7 @@ enum Verb {
 /// Runs the grantor until a signal, or the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.verb {
-        Some(Verb::Check { config, args }) => check_config(config, args),
+        Some(Verb::Check(args)) => check_config(args),
         Some(Verb::Policy { name }) => print_policy(name.as_deref()),
         None => run_grantor(args),
     }
@@ -86,16 +76,13 @@ fn print_policy(name: Option<&str>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check_config(path: &Path, args: &check::CheckArgs) -> anyhow::Result<ExitCode> {
-    let config = match &args.bundle {
-        None => Config::load(path)?,
-        Some(file) => {
-            let local = Config::local(path)?;
-            let bundle = bundle::read_for_member(file, path, local.fixed.distribution.as_ref())?;
-            Config::load_over(path, Some(&bundle))?
-        }
+fn check_config(args: &check::CheckArgs) -> anyhow::Result<ExitCode> {
+    let bundle = args.read_bundle(|path| Ok(Config::local(path)?.fixed.distribution))?;
+    let config = match &bundle {
+        None => Config::load(&args.config)?,
+        bundle => Config::load_over(&args.config, bundle.as_ref())?,
     };
-    config.try_policies().map_err(|bad| anyhow::anyhow!("{}: {bad}", path.display()))?;
+    config.try_policies().map_err(|bad| anyhow::anyhow!("{}: {bad}", args.config.display()))?;
     let programs = match config.programs.len() {
         0 => String::new(),
         count => format!(", {count} programs"),
@@ -112,19 +99,19 @@ fn check_config(path: &Path, args: &check::CheckArgs) -> anyhow::Result<ExitCode
 }
 
 fn run_grantor(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = Config::local(&args.config)?;
-    let signals = service::prepare(config.fixed.log)?;
+    let config = Config::local(&args.daemon.config)?;
     let names: Vec<_> = config.fixed.interfaces.iter().map(String::as_str).collect();
-    if args.wait_for_interfaces && !signals.wait_for_interfaces(&names) {
+    let awaited = args.wait_for_interfaces.then_some(&names[..]);
+    let Some(signals) = service::prepare(config.fixed.log, awaited)? else {
         return Ok(ExitCode::SUCCESS);
-    }
+    };
     let mut grantor =
         progress::during("reading the kernel's routes", || GrantorDaemon::start(&config))?;
     service::log_ports(&grantor.ports());
     log::info!("granting; Ctrl-C stops");
     let healthy = signals.serve(&mut grantor);
     let state = |counters: &Counters| json!({ "counters": counters, "grantor": grantor.status() });
-    service::report(&grantor.stats(), healthy, args.json.then_some(state))
+    service::report(&grantor.stats(), healthy, args.daemon.json.then_some(state))
 }
 
 impl Service for GrantorDaemon {

@@ -4,7 +4,6 @@
 //! attached. It reloads its configuration on SIGHUP. However the process ends, the interfaces return
 //! to the kernel with its descriptors, and the kernel continues to forward by its own routes.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -18,17 +17,17 @@ use router::preflight;
 use serde_json::json;
 
 use crate::check;
-use crate::service::{self, Service};
+use crate::service::{self, DaemonArgs, Service, default_path};
 
 /// The default configuration file.
 const CONFIG: &str = "/etc/fingerpost/run.toml";
 
 /// The arguments of `run`.
 #[derive(clap::Args)]
+#[command(mut_arg("config", default_path(CONFIG)))]
 pub(crate) struct Args {
-    /// Configuration file
-    #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
-    config: PathBuf,
+    #[command(flatten)]
+    daemon: DaemonArgs,
     /// Check the configuration against this machine, and exit
     #[arg(long)]
     check: bool,
@@ -38,24 +37,20 @@ pub(crate) struct Args {
     /// Wait without limit for interfaces that do not exist yet, as at boot
     #[arg(long)]
     wait_for_interfaces: bool,
-    /// Write the final counters as JSON
-    #[arg(short, long)]
-    json: bool,
 }
 
 /// Forwards until a signal.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = Config::load(&args.config)?;
-    if args.check {
-        let names: Vec<_> = config.interfaces.iter().map(|link| link.name.as_str()).collect();
-        let findings = preflight::check(&config, args.offline);
-        return check::report(&format!("ports {}", names.join(", ")), &findings, args.json);
-    }
-    let signals = service::prepare(config.log)?;
+    let config = Config::load(&args.daemon.config)?;
     let names: Vec<_> = config.interfaces.iter().map(|link| link.name.as_str()).collect();
-    if args.wait_for_interfaces && !signals.wait_for_interfaces(&names) {
-        return Ok(ExitCode::SUCCESS);
+    if args.check {
+        let findings = preflight::check(&config, args.offline);
+        return check::report(&format!("ports {}", names.join(", ")), &findings, args.daemon.json);
     }
+    let awaited = args.wait_for_interfaces.then_some(&names[..]);
+    let Some(signals) = service::prepare(config.log, awaited)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
     let start = Instant::now();
     let daemon = progress::during("reading the kernel's routes", || router::start(config))?;
     log_start(&daemon, start.elapsed())?;
@@ -69,7 +64,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     service::report(
         &service.daemon.stats(),
         healthy,
-        args.json.then_some(|counters: &Counters| json!(counters)),
+        args.daemon.json.then_some(|counters: &Counters| json!(counters)),
     )
 }
 

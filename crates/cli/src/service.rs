@@ -12,6 +12,7 @@
 //! notifications, which is not an error.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,23 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Interval of checks for missing interfaces.
 const INTERFACE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The arguments that `forward`, `run`, `gate` and `grantor` share. Each of them sets the default of
+/// `--config` by [`default_path`].
+#[derive(clap::Args)]
+pub(crate) struct DaemonArgs {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Write the final counters as JSON
+    #[arg(short, long)]
+    pub(crate) json: bool,
+}
+
+/// Makes an argument optional, with `path` as its default.
+pub(crate) fn default_path(path: &'static str) -> impl FnOnce(clap::Arg) -> clap::Arg {
+    move |arg| arg.required(false).default_value(path)
+}
 
 /// A program with its own threads that runs until it is stopped.
 pub(crate) trait Service {
@@ -63,19 +81,25 @@ pub(crate) struct Signals {
     reload: Arc<AtomicBool>,
 }
 
-/// Drops capabilities that are not needed, installs the signal handlers, and sets the log level of the
-/// configuration. Must be called while the process has one thread.
-pub(crate) fn prepare(level: Option<Level>) -> anyhow::Result<Signals> {
+/// Drops capabilities that are not needed, installs the signal handlers, sets the log level of the
+/// configuration, and waits for the `awaited` interfaces. Returns nothing if a signal stops the wait.
+/// Must be called while the process has one thread.
+pub(crate) fn prepare(
+    level: Option<Level>,
+    awaited: Option<&[&str]>,
+) -> anyhow::Result<Option<Signals>> {
     logging::configure(level);
     rights::restrict().context("dropping capabilities")?;
     let stop = stop::flag_on_signals(&[stop::SIGINT, stop::SIGTERM])?;
-    Ok(Signals { stop, reload: stop::flag_on_sighup()? })
+    let signals = Signals { stop, reload: stop::flag_on_sighup()? };
+    let ready = awaited.is_none_or(|names| signals.wait_for_interfaces(names));
+    Ok(ready.then_some(signals))
 }
 
 impl Signals {
     /// Waits until all interfaces exist; reports missing ones to the log and to systemd. Returns false
     /// if a signal stops the wait.
-    pub(crate) fn wait_for_interfaces(&self, names: &[&str]) -> bool {
+    fn wait_for_interfaces(&self, names: &[&str]) -> bool {
         let mut reported = Vec::new();
         loop {
             let missing: Vec<_> =

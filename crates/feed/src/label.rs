@@ -45,6 +45,22 @@ pub struct Labels {
     last: Option<Label>,
 }
 
+/// Returns the 64-bit FNV-1a hash of bytes, such as those of a label's text: the same value on
+/// every machine and in every run.
+///
+/// The upper bits are not uniform for short texts; mix them before you divide.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(fingerpost_feed::fnv1a(*b"a"), 0xaf63_dc4c_8601_ec8c);
+/// ```
+pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 impl Labels {
     /// Creates an empty set.
     pub fn new() -> Self {

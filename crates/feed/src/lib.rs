@@ -57,7 +57,7 @@ pub use best::{BestPath, Change, Peer, Rank};
 pub use error::Error;
 pub use event::{Event, EventKind};
 pub use generate::{Recipe, generate};
-pub use label::{Label, Labels};
+pub use label::{Label, Labels, fnv1a};
 pub use load::{load, read};
 pub use options::{Compression, Format, Options};
 pub use prefix::AnyPrefix;

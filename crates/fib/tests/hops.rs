@@ -8,11 +8,8 @@ use fingerpost_fib::{Full, Hop, HopTable};
 /// hop has.
 #[test]
 fn lowest_free_index_is_assigned() {
-    let mut seed = 1_u64;
-    let mut roll = |limit: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % limit
-    };
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut roll = |limit: u64| rng.u64(..limit);
     let mut hops = HopTable::new();
     let mut model = BTreeMap::<u32, (u64, u64)>::new();
     for turn in 0..60_000 {

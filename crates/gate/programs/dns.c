@@ -69,17 +69,13 @@ SECTION("pkt") uint64_t on_packet(struct gk_bpf_pkt_ctx *ctx)
 	} else if (ctx->l4_proto == PROTOCOL_TCP) {
 		if (l4 + 20 > packet->end || get16(l4 + 2) != 53)
 			return DECLINE;
-		if (l4[13] & TCP_SYN) {
-			if (l4[13] & TCP_ACK)
-				return DECLINE;
-			second = 1;
-		}
+		second = opens_connection(l4);
+		if (second < 0)
+			return DECLINE;
 	} else if (may_be_icmp(ctx, packet)) {
 		second = 1;
 	} else {
 		return DECLINE;
 	}
-	if (second && over_second(&limits->left2, bytes))
-		return DECLINE;
-	return send_limited(ctx, limits);
+	return send_within(ctx, limits, second, bytes);
 }

@@ -100,6 +100,25 @@ INLINE uint64_t send_limited(struct gk_bpf_pkt_ctx *ctx, struct limits *limits)
 	return send(ctx, &limits->next_renewal_at, limits->renewal_step_ms, limits->direct);
 }
 
+/* Forwards a packet within the first limit. If `second`, it also counts for the second limit. */
+INLINE uint64_t send_within(struct gk_bpf_pkt_ctx *ctx, struct limits *limits, int second,
+			    uint32_t bytes)
+{
+	if (second && over_second(&limits->left2, bytes))
+		return DECLINE;
+	return send_limited(ctx, limits);
+}
+
+/* Returns 1 for a TCP segment that opens a connection, 0 for another one, and -1 for a SYN+ACK,
+ * which answers no request of the server. The caller has checked that the header is whole.
+ */
+INLINE int opens_connection(const uint8_t *tcp)
+{
+	if (!(tcp[13] & TCP_SYN))
+		return 0;
+	return tcp[13] & TCP_ACK ? -1 : 1;
+}
+
 /* Returns whether a packet is an ICMP message that a server needs: errors and echo. */
 INLINE int may_be_icmp(const struct gk_bpf_pkt_ctx *ctx, const struct packet *packet)
 {

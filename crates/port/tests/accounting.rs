@@ -6,20 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
 use fingerpost_port::faulty::Faults;
 use fingerpost_port::{Arena, Faulty, Frame, MemoryPort, Port};
-
-/// SplitMix64; each test names its seed when it fails.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
-    }
-}
 
 /// One end: a port, its arena and the frames that the test holds.
 struct End {
@@ -43,16 +32,16 @@ impl End {
         }
     }
 
-    fn step(&mut self, random: &mut Random, next: &mut u32, got: &mut Vec<Vec<u8>>) {
-        match random.below(7) {
+    fn step(&mut self, rng: &mut Rng, next: &mut u32, got: &mut Vec<Vec<u8>>) {
+        match rng.usize(..7) {
             0 => {
-                for _ in 0..random.below(20) {
+                for _ in 0..rng.usize(..20) {
                     self.make(*next);
                     *next += 1;
                 }
             }
             1 | 2 => {
-                let (room, before) = (random.below(20), self.mine.len());
+                let (room, before) = (rng.usize(..20), self.mine.len());
                 let count = self.port.receive(&mut self.arena, room, &mut self.mine);
                 assert!(count <= room);
                 assert_eq!(self.mine.len(), before + count);
@@ -64,7 +53,7 @@ impl End {
             }
             4 => self.port.flush(&mut self.arena),
             5 if !self.mine.is_empty() => {
-                let frame = self.mine.swap_remove(random.below(self.mine.len()));
+                let frame = self.mine.swap_remove(rng.usize(..self.mine.len()));
                 got.push(self.arena.bytes(&frame).to_vec());
                 self.port.punt(&mut self.arena, frame);
             }
@@ -80,7 +69,7 @@ impl End {
 }
 
 fn drive(seed: u64, faults: Faults, frames: u32) {
-    let mut random = Random(seed);
+    let mut rng = Rng::with_seed(seed);
     let (a, b) = MemoryPort::pair_with("a", "b", 32);
     let end = |port, seed| End {
         arena: Arena::new(frames, 2048).unwrap(),
@@ -91,8 +80,8 @@ fn drive(seed: u64, faults: Faults, frames: u32) {
     let mut ends = [end(a, seed ^ 1), end(b, seed ^ 2)];
     let (mut next, mut got) = ([0, 1 << 24], [Vec::new(), Vec::new()]);
     for _ in 0..600 {
-        let which = random.below(2);
-        ends[which].step(&mut random, &mut next[which], &mut got[which]);
+        let which = rng.usize(..2);
+        ends[which].step(&mut rng, &mut next[which], &mut got[which]);
     }
     // Receives the packets in flight.
     for (end, got) in ends.iter_mut().zip(&mut got) {

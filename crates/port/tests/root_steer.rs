@@ -395,14 +395,9 @@ fn program_agrees_with_model_on_damaged_packets() {
         tagged(&v4("203.0.113.1", 64), &[(0x8100, 0)]),
         tagged(&v6("2001:db8:1::1", 64), &[(0x88a8, 0xf000), (0x8100, 0)]),
     ];
-    // SplitMix64; the seed is fixed so that a failure repeats.
-    let mut state = 0x6669_6e67_6572_u64;
-    let mut random = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) as usize
-    };
+    // The seed is fixed so that a failure repeats.
+    let mut rng = fastrand::Rng::with_seed(0x6669_6e67_6572);
+    let mut random = || rng.usize(..);
     let mut seen = std::collections::HashSet::new();
     for round in 0..20_000 {
         let mut packet = seeds[random() % seeds.len()].clone();
@@ -522,15 +517,10 @@ fn packet_without_socket_is_dropped_when_fail_closed() {
     assert_eq!(run(&front, &undecided[0]), SteeringOutcome::Observed);
 }
 
-/// SplitMix64; the seed is fixed so that a failure repeats.
+/// Random numbers below a bound; the seed is fixed so that a failure repeats.
 fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed;
-    move |below| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % below
-    }
+    let mut rng = fastrand::Rng::with_seed(seed);
+    move |below| rng.u64(..below)
 }
 
 /// Returns one of 64 sources of a family, so that prefixes overlap.

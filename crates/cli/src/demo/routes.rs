@@ -90,9 +90,7 @@ fn sort_and_deduplicate<A: Addr>(routes: &mut Vec<(Prefix<A>, Hop)>) {
 /// Hashes a label to a next hop, the same one in every run: FNV-1a and another multiplication, because
 /// the upper bits of FNV-1a are not uniform for short labels.
 fn hop_of(label: &str) -> Hop {
-    let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = feed::fnv1a(label.bytes());
     let hash = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Hop(1 + ((hash >> 32) % NEXT_HOPS) as u32)
 }

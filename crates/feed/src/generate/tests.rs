@@ -1,4 +1,4 @@
-//! The generator rereadst the tables it was measured on.
+//! The generator reproduces the tables it was measured on.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use fib::{Addr, Hop, Prefix, runs};
 
 use super::model::{Model, top};
 use super::{Recipe, generate};
-use crate::{Label, Options, RoutingTable};
+use crate::{Label, Options, RoutingTable, fnv1a};
 
 fn real(name: &str) -> RoutingTable {
     let folder = std::env::var("FINGERPOST_DATA").unwrap_or_else(|_| {
@@ -150,13 +150,11 @@ fn built_in_models_equal_measured_data() {
     );
 }
 
-/// FNV-1a, for a table that must never change.
+/// The digest of a table that must never change.
 fn digest(table: &RoutingTable) -> u64 {
     let mut text = Vec::new();
     table.write_text(&mut text).unwrap();
-    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    fnv1a(text)
 }
 
 #[test]
