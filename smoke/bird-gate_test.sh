@@ -40,16 +40,7 @@ wait_for 60 grep -q 'guarding after' "$work/gate.log" || fail "the gate has not 
 echo "   guarding $(since "$start") s after its start, with $(have) routes"
 agrees
 check both
-birdc router disable from_a >/dev/null
-wait_for 60 half || fail "the routes of a stay: $(have)"
-rest
-agrees
-check b
-birdc router enable from_a >/dev/null
-wait_for 120 settled || fail "the routes of a do not come back: $(have)"
-rest
-agrees
-check both
+reset_session
 kill -INT "$gate"
 wait "$gate" || fail "the gate ended with $?"
 balanced <"$work/gate.json"

@@ -31,16 +31,7 @@ agrees
 check both
 
 echo "a session is reset: half of the table goes and comes"
-birdc router disable from_a >/dev/null
-wait_for 60 half || fail "the routes of a stay: $(have)"
-rest
-agrees
-check b
-birdc router enable from_a >/dev/null
-wait_for 120 settled || fail "the routes of a do not come back: $(have)"
-rest
-agrees
-check both
+reset_session
 
 echo "BIRD is killed and started again: the kernel keeps its routes, and so does the router"
 kill -KILL "$bird"

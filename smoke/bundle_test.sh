@@ -48,7 +48,7 @@ pack() { # VERSION SHARE [KEY [OUTPUT]]
 }
 
 umask 077
-printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/grantor.key"
+secret_key grantor.key 2b
 distribution() { # FILE SOURCE NAME
     cat <<DISTRIBUTION
 [control]

@@ -183,10 +183,8 @@ balanced <"$work/report.json"
 
 echo "at the back of a gate with a grantor"
 umask 077
-printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/grantor.key"
-cat >"$work/policy.lua" <<'POLICY'
-function decide(p) return grant { rate = 1000, expire = 300 } end
-POLICY
+secret_key grantor.key 2b
+grant_all
 cat >"$work/grantor.toml" <<CONFIG
 $(grantor_config '"t0", "s0"' 10.9.1.100 10.2.0.1 7 grantor.key)
 [control]

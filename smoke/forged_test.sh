@@ -13,7 +13,7 @@ for number in 11 12 13 14 15 16; do
     within client ip addr add "10.1.0.$number/24" dev c0
 done
 umask 077
-printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/grantor.key"
+secret_key grantor.key 2b
 "$program" program build web -o "$work/web.o" >"$work/build.log"
 : >"$work/allow.txt"
 echo "203.0.113.0/24" >"$work/deny.txt"

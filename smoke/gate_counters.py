@@ -6,6 +6,8 @@
 import json
 import sys
 
+from checks import compare_counters
+
 want, report = (json.load(open(path, encoding="ascii")) for path in sys.argv[1:])
 counters, gate = report["counters"], report["gate"]
 assert counters["balanced"]
@@ -28,9 +30,7 @@ got = {
     "back": packets["back"],
     "front": packets["front"],
 }
-wrong = {name: (value, got[name]) for name, value in want.items() if got[name] != value}
-if wrong:
-    sys.exit(f"counters, (expected, counted): {wrong}\n{json.dumps(report, indent=1)}")
+compare_counters(want, got, detail=json.dumps(report, indent=1))
 for name in ("blocked", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_destination_limit"):
     assert packets[name] == dropped[name], name
 print(f"   {len(want)} counters as expected, {counters['received']} packets received, every one counted")

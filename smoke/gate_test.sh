@@ -27,7 +27,7 @@ umask 077
 for name in declined grantedv2; do
     "$program" program build "$name" -o "$work/$name.o" >"$work/build.log"
 done
-printf '%s\n' "$(printf '11%.0s' $(seq 32))" >"$work/grantor.key"
+secret_key grantor.key 11
 cat >"$work/gate.toml" <<CONFIG
 $(sides 1gbit)
 [flow_table]

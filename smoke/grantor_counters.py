@@ -6,8 +6,10 @@
 import json
 import sys
 
+from checks import compare_counters
+
 want, report = (json.load(open(path, encoding="ascii")) for path in sys.argv[1:])
-counters, policy, post = report["counters"], report["grantor"]["policy"], report["grantor"]["decisions"]
+counters, policy, decisions = report["counters"], report["grantor"]["policy"], report["grantor"]["decisions"]
 assert counters["balanced"], counters
 dropped = counters["dropped"]
 got = {
@@ -17,10 +19,8 @@ got = {
     "bad_checksum": dropped["bad_checksum"],
     "requests": policy["requests"],
     "over_time": policy["over_time"],
-    "items": post["items"],
+    "items": decisions["items"],
 }
-wrong = {name: (value, got[name]) for name, value in want.items() if got[name] != value}
-if wrong:
-    sys.exit(f"counters, (expected, counted): {wrong}\n{json.dumps(report, indent=1)}")
+compare_counters(want, got, detail=json.dumps(report, indent=1))
 assert policy["failed"] == policy["lost"] == policy["unread"] == 0, policy
 print(f"   {len(want)} counters as expected, every packet counted")

@@ -76,7 +76,7 @@ def decided(src):
     return ("declined", *struct.unpack(">I", message[16:]))
 
 
-def ask(what, src, expect, delivered, dscp=41, port=80):
+def send_request(what, src, expect, delivered, dscp=41, port=80):
     packet = inner(src, port)
     send(packet, dscp)
     want["requests"] += 1
@@ -87,10 +87,10 @@ def ask(what, src, expect, delivered, dscp=41, port=80):
     check(what, got == expect and there, f"{got}, {'not ' * (not there)}as expected at the server")
 
 
-ask("a request is granted and delivered", "198.51.100.20", ("granted", 100, 60, 50_000, 1000), True)
-ask("by the list that knows its source", "198.51.100.3", ("granted", 777, 60, 50_000, 1000), True)
-ask("a source on the other list is declined", "198.51.100.77", ("declined", 600), False)
-ask("DSCP 2 requests a renewal", "198.51.100.77".replace("77", "21"), ("granted", 2000, 300, 240_000, 3000), True, dscp=2)
+send_request("a request is granted and delivered", "198.51.100.20", ("granted", 100, 60, 50_000, 1000), True)
+send_request("by the list that knows its source", "198.51.100.3", ("granted", 777, 60, 50_000, 1000), True)
+send_request("a source on the other list is declined", "198.51.100.77", ("declined", 600), False)
+send_request("DSCP 2 requests a renewal", "198.51.100.77".replace("77", "21"), ("granted", 2000, 300, 240_000, 3000), True, dscp=2)
 
 packet = inner("198.51.100.22")
 send(packet, 1)
@@ -122,9 +122,9 @@ packet = inner("198.51.100.26")
 send(packet, 1)
 check("a packet without ECN is dropped instead; another source than a gate's is refused", arrives(packet) and not came(lost) and not came(spoofed))
 
-ask("a policy that never ends gets the fallback", "198.51.100.30", ("declined", 5), False, port=666)
+send_request("a policy that never ends gets the fallback", "198.51.100.30", ("declined", 5), False, port=666)
 want["over_time"] += 1
-ask("and the next one is decided of", "198.51.100.31", ("granted", 100, 60, 50_000, 1000), True)
+send_request("and the next one is decided of", "198.51.100.31", ("granted", 100, 60, 50_000, 1000), True)
 
 # The fragments of a packet are judged together, by the one with the ports, whatever their order.
 datagram = IP(src="198.51.100.34", dst="192.0.2.7", ttl=17, id=7) / UDP(dport=53) / Raw(b"0123456789" * 12)
@@ -165,13 +165,13 @@ def reloads(text):
 with open(f"{work}/deny.txt", "a", encoding="ascii") as listed:
     listed.write("198.51.100.32/32\n")
 check("other lists are taken over", reloads("reloaded: the policy, 2 lists, 3 prefixes"))
-ask("and decided by", "198.51.100.32", ("declined", 600), False)
+send_request("and decided by", "198.51.100.32", ("declined", 600), False)
 with open(f"{work}/policy.lua", encoding="ascii") as policy:
     good = policy.read()
 with open(f"{work}/policy.lua", "w", encoding="ascii") as policy:
     policy.write("function decide(")
 check("a policy that is none is not", reloads("not reloaded"))
-ask("and what there was goes on", "198.51.100.33", ("granted", 100, 60, 50_000, 1000), True)
+send_request("and what there was goes on", "198.51.100.33", ("granted", 100, 60, 50_000, 1000), True)
 with open(f"{work}/policy.lua", "w", encoding="ascii") as policy:
     policy.write(good)
 

@@ -64,7 +64,7 @@ wait "$grantor" || status=$?
 
 # Version 2, by a gate of ours, in UDP.
 umask 077
-printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/grantor.key"
+secret_key grantor.key 2b
 echo 'function decide(p) return decline(60) end' >"$work/next.lua"
 sed -e 's/^version = 1/version = 2\nid = 7\nkeys = { 1 = "grantor.key" }/' \
     -e 's/^file = "policy.lua"/&\ncandidate = "next.lua"\nrecord_file = "requests.pcap"/' \

@@ -41,11 +41,9 @@ for number in $(seq 10 25); do
 done
 
 umask 077
-printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/one.key"
-printf '%s\n' "$(printf '3c%.0s' $(seq 32))" >"$work/two.key"
-cat >"$work/policy.lua" <<'POLICY'
-function decide(p) return grant { rate = 1000, expire = 300 } end
-POLICY
+secret_key one.key 2b
+secret_key two.key 3c
+grant_all
 grantor_file() { # name, interface, tunnel end, id
     cat >"$work/$1.toml" <<CONFIG
 $(grantor_config "\"$2\"" "$3" 10.2.0.1 "$4" "$1.key")
@@ -101,8 +99,7 @@ granted() {
 wait_for 20 granted 2>"$work/granted.log" || fail "not all are granted: $(cat "$work/granted.log")"
 
 sleep 1
-now() { "$python" -c 'import time; print(time.monotonic())'; }
-before=$(now)
+before=$(monotonic)
 kill -KILL "$one"
 wait "$one" 2>/dev/null || true
 wait_for 20 grep -q 'grantor 10.9.1.101 of site is silent' "$work/gate.log" ||
@@ -115,7 +112,7 @@ one=$launched
 wait_for 20 grep -q 'grantor 10.9.1.101 of site gets its flows again' "$work/gate.log" ||
     fail "grantor one is not taken back: $(cat "$work/gate.log")"
 sleep 1
-after=$(now)
+after=$(monotonic)
 kill "$sender"
 wait "$sender" || true
 "$program" show gate -j --socket "$work/gate.sock" | json 'assert d[0]["silent"] == [], d'

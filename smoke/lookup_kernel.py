@@ -29,7 +29,7 @@ def forwardable(address):
     return int(address) >> 124 in (2, 3)
 
 
-def ask(address):
+def kernel_route(address):
     family = "-4" if address.version == 4 else "-6"
     found = subprocess.run(
         ["ip", family, "route", "get", "fibmatch", str(address)], capture_output=True, text=True
@@ -42,4 +42,4 @@ def ask(address):
 
 
 for address in sorted(set(filter(forwardable, addresses(sys.argv[1]))), key=lambda a: (a.version, a)):
-    print(address, ask(address))
+    print(address, kernel_route(address))

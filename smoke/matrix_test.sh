@@ -15,7 +15,7 @@ within gate ip neigh add 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
 within gate ip neigh add fd02::2 lladdr 02:00:00:00:02:02 dev g1
 
 umask 077
-printf '%s\n' "$(printf '11%.0s' $(seq 32))" >"$work/grantor.key"
+secret_key grantor.key 11
 cat >"$work/gate.toml" <<CONFIG
 $(sides 1gbit)
 [flow_table]

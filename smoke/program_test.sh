@@ -75,7 +75,7 @@ hostile sound '
 # Not every file is a program, and a gate says which of its own is none.
 head -c 200 "$work/sound.o" >"$work/cut.o"
 refuse 1 'object' "$program" program check "$work/cut.o"
-printf '%s\n' "$(printf '11%.0s' $(seq 32))" >"$work/key"
+secret_key key 11
 chmod 600 "$work/key"
 cat >"$work/gate.toml" <<CONFIG
 $(gate_sides g0 g1 1gbit)

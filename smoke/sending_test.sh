@@ -61,8 +61,8 @@ SECTION("pkt") uint64_t on_packet(struct gk_bpf_pkt_ctx *ctx)
 }
 SOURCE
 clang -target bpfel -O2 -ffreestanding -I"$work" -c "$work/endless.c" -o "$work/endless.o" 2>"$work/clang.log"
-printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/grantor.key"
-printf '%s\n' "$(printf '3c%.0s' $(seq 32))" >"$work/other.key"
+secret_key grantor.key 2b
+secret_key other.key 3c
 cat >"$work/policy.lua" <<'POLICY'
 function decide(p)
     return run { program = 9, cookie = string.pack("<I8", 1000), expire = 300 }

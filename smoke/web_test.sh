@@ -75,7 +75,7 @@ looked_at router gate 'following the kernel after' run
 within gate ip route add 10.9.1.100/32 via 10.2.0.2
 within grantor ip route add 192.0.2.0/24 via 10.2.0.1
 umask 077
-printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/grantor.key"
+secret_key grantor.key 2b
 "$program" bundle keygen "$work/site.key" >"$work/public"
 sed -e 's/candidate = .*//; s/members = .*/members = [{ address = "10.9.1.100", sender = 7 }]/' \
     -e 's#/sock"#/gate.sock"#; /^\[metrics\]/,$d' "$work/gate.toml" >"$work/asks.toml"

@@ -33,6 +33,14 @@ class Checks:
         sys.exit(1 if self.complaints else 0)
 
 
+def compare_counters(want, got, names=None, detail=""):
+    """Ends the program if a counter is not as expected: of `names`, or of all in `want`. A missing one is 0."""
+    pairs = {name: (want.get(name, 0), got.get(name, 0)) for name in (want if names is None else names)}
+    wrong = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if wrong:
+        sys.exit(f"counters, (expected, counted): {wrong}\n{detail}")
+
+
 def check_at_once(name, holds, detail=""):
     """A check that ends the program if it fails: what follows makes no sense then."""
     print(f"   {'ok  ' if holds else 'BAD '} {name}", flush=True)

@@ -9,8 +9,8 @@
 #   known_ends                gives the client 10.1.0.2, and the gate the MACs of both ends
 #   both_families             prints a set of grantors for either family, and the prefixes they protect:
 #                             192.0.2.0/24 by 10.2.0.2 and 2001:db8:2::/48 by fd02::2
-#   guarded NAME COMMAND...   a gate by $work/NAME.toml while the command runs; it must end well
-#                             with every packet counted, and says so in $work/NAME.json
+#   guarded NAME COMMAND...   runs a gate by $work/NAME.toml while the command runs; it must end with
+#                             status 0 and every packet counted; its report is $work/NAME.json
 . "$(dirname "${BASH_SOURCE[0]}")/namespaces.sh"
 
 for name in client gate grantor; do

@@ -1,32 +1,37 @@
-# Sourced by every smoke test: makes the place where it happens, and removes it.
+# Sourced by every smoke test: creates its environment, and removes it.
 #
-# A place is a few network namespaces joined by veth pairs, and a scratch folder.
-# All names begin with the prefix that the runner gives (or one of our own), every
-# interface is made inside a namespace, and whatever way the script ends, its
-# processes, namespaces and files go: a namespace takes its interfaces with it.
-# Nothing here touches the machine's own interfaces or addresses.
+# The environment is a few network namespaces joined by veth pairs, and a scratch folder. All names
+# begin with the prefix of the runner (or of this process), and every interface is created inside a
+# namespace. However the script ends, its processes, namespaces and files are removed; a namespace
+# removes its interfaces with it. Nothing here touches the machine's own interfaces or addresses.
 #
-#   namespace NAME             makes one
-#   join A a0 MAC B b0 MAC     joins two by a veth pair, both ends up
-#   within NAME COMMAND...     runs a command in one
+#   namespace NAME             creates a namespace
+#   join A a0 MAC B b0 MAC     joins two namespaces by a veth pair, both ends up
+#   within NAME COMMAND...     runs a command in a namespace
 #   launch NAME COMMAND...     the same in the background, as process $launched
-#   refuse STATUS TEXT COMMAND...   the command must end with STATUS and say TEXT
+#   refuse STATUS TEXT COMMAND...   the command must end with STATUS and write TEXT to standard error
 #   fail WORDS...              ends the test
 #   own_checksums NAME IFACE   the kernel of a namespace computes the checksums of what it sends by
 #                              this interface
 #   start_gate [NAME]          starts a gate in the namespace gate by $work/NAME.toml (gate.toml) and
 #                              waits until it guards; its process is $gate, its report NAME.json
+#   start_grantor [NAME [REPORT]]   starts a grantor in the namespace grantor by $work/NAME.toml
+#                              (grantor.toml) and waits until it grants; its process is $grantor, its
+#                              report REPORT.json (NAME.json)
+#   secret_key FILE BYTE       writes a key of 32 times this byte, in hexadecimal, to $work/FILE
+#   grant_all                  writes $work/policy.lua, which grants each flow 1000 KiB/s for 300 s
+#   monotonic                  prints the time of the monotonic clock in seconds, as heartbeat.py does
 #   balanced                   fails unless the counters of standard input, the report of a gate or of
 #                              a router, have one end for each packet
 #
 # Parts of a configuration, printed:
 #
-#   busy_machine                              workers that wait for the processor for longer than
-#                                             100 ms go on: other tests run at the same time
+#   busy_machine                              a stall timeout for workers that wait long for a
+#                                             processor: other tests run at the same time
 #   gate_sides FRONT BACK BANDWIDTH [LINES]   the interfaces, with these lines for the front, and the
 #                                             link
 #   gate_site MEMBER                          a set of one grantor, and 192.0.2.0/24 protected by it
-#   gate_policy PREFIX ACTION                 a policy that asks no grantor
+#   gate_policy PREFIX ACTION                 a policy without grantors
 #   gate_sender ID KEY ADDRESS                a sender of decisions by version 2
 #   grantor_config INTERFACES ADDRESS GATE ID KEY
 #                                             a grantor with policy.lua that signs by this key
@@ -120,6 +125,14 @@ start_gate() {
     wait_for 20 grep -q 'guarding after' "$work/$name.log" || fail "the gate does not start"
 }
 
+start_grantor() {
+    local name=${1:-grantor}
+    local report=${2:-$name}
+    launch grantor "$program" grantor -c "$work/$name.toml" -j >"$work/$report.json" 2>"$work/$report.log"
+    grantor=$launched
+    wait_for 20 grep -q 'granting' "$work/$report.log" || fail "the grantor does not start"
+}
+
 # Runs a piece of Python with the JSON of standard input as `d`.
 json() {
     "$python" -c "import json, sys; d = json.load(sys.stdin); $1"
@@ -132,6 +145,12 @@ ended = c["sent"] + sum(c["punted"].values()) + sum(c["dropped"].values())
 assert c["received"] + c.get("originated", 0) == ended, c
 print("  ", c["received"], "packets received,", c.get("originated", 0), "originated, and every one counted")'
 }
+
+secret_key() { printf "$2%.0s" {1..32} >"$work/$1" && echo >>"$work/$1"; }
+
+grant_all() { echo 'function decide(p) return grant { rate = 1000, expire = 300 } end' >"$work/policy.lua"; }
+
+monotonic() { "$python" -c 'import time; print(time.monotonic())'; }
 
 busy_machine() { printf '%s\n' '[workers]' 'stall_timeout = "2000ms"'; }
 

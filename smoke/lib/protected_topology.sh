@@ -5,10 +5,8 @@
 # The client is 10.1.0.2, the grantor 10.2.0.2 and 10.9.1.100, where tunnels end, and the server
 # 192.0.2.7. Packets of the server return through the grantor's kernel and the gate.
 #
-#   gate_config                     prints a gate's configuration: the grantor protects 192.0.2.0/24 and
-#                                   signs as sender 7; the control socket is $work/gate.sock
-#   start_grantor [NAME [REPORT]]   starts a grantor by $work/NAME.toml (grantor.toml) and waits until it
-#                                   grants; its process is $grantor, its report REPORT.json (NAME.json)
+#   gate_config   prints a gate's configuration: the grantor protects 192.0.2.0/24 and
+#                 signs as sender 7; the control socket is $work/gate.sock
 . "$(dirname "${BASH_SOURCE[0]}")/namespaces.sh"
 
 for name in client gate grantor server; do
@@ -40,12 +38,4 @@ $(gate_sender 7 grantor.key 10.2.0.2)
 [control]
 socket = "$work/gate.sock"
 CONFIG
-}
-
-start_grantor() {
-    local name=${1:-grantor}
-    local report=${2:-$name}
-    launch grantor "$program" grantor -c "$work/$name.toml" -j >"$work/$report.json" 2>"$work/$report.log"
-    grantor=$launched
-    wait_for 20 grep -q 'granting' "$work/$report.log" || fail "the grantor does not start"
 }

@@ -1,28 +1,29 @@
 # Sourced by the smoke tests of a router that follows the kernel: a crossing of three veth
-# pairs, and what they ask of it.
+# pairs, and functions for its tests.
 #
 #   source s0 ── r0 router r1 ── a0 a       10.0.0.x, fd00:0::x     .1 is the router
 #                          r2 ── b0 b       10.0.1.x and 10.0.2.x
 #
 #   configure [LINES [INTERFACES]]
 #                          writes the router's configuration, with these lines in it
-#   start_router           starts it, and waits until it follows
-#   stop_router            stops it: it must end well, with every packet counted
-#   show WHAT...           asks it
-#   same                   it has the kernel's routes, all and no others, within two seconds,
-#                          by a program that shares nothing with it
-#   agrees [SETTLE]        the same by its own `fib diff kernel`, which takes less time, and
+#   start_router           starts it, and waits until it follows the kernel
+#   stop_router            stops it: it must end with status 0, and with every packet counted
+#   show WHAT...           runs `fingerpost show` with its socket
+#   same                   compares its routes with the kernel's, within two seconds, by an
+#                          independent program
+#   agrees [SETTLE]        compares them by its own `fib diff kernel`, which takes less time, and
 #                          addresses by the kernel's lookup
-#   have, changes          how many IPv4 routes it has; how many changes it has taken over
-#   silent, rest           nothing has changed for a second; waits until it is so
-#   prefixes EVERY         every so many prefixes of the full table, into $work/prefixes
-#   halves                 BIRD in a with the prefixes on odd lines, in b with the even ones
-#   two_sessions           configures BIRD in the router to take them from both, for the kernel
-#   full, settled, half    BIRD has all routes; the router has them; it has one half
-#   check WHO              packets come out where the prefixes of WHO say (follow.py)
-#   frr DAEMON ARGS        a daemon of FRR's in the namespace router
-#   fly, flown             packets to a all the time; they all came, once
-#   now, since TIME        seconds
+#   have, changes          print the number of its IPv4 routes, and of the changes that it applied
+#   silent, rest           succeeds if nothing changes for a second; waits for that
+#   prefixes EVERY         writes every EVERY-th prefix of the full table to $work/prefixes
+#   halves                 starts BIRD in a with the prefixes on odd lines, in b with the even ones
+#   two_sessions           configures BIRD in the router: both sessions, exported to the kernel
+#   full, settled, half    succeed if BIRD has all routes; if the router has them; if it has one half
+#   reset_session          resets the session with a, and checks routes and packets meanwhile
+#   check PEER             packets leave as the prefixes of PEER (a, b or both) require (follow.py)
+#   frr DAEMON ARGS        starts a daemon of FRR in the namespace router
+#   fly, flown             sends packets to a all the time; checks that all arrived, once
+#   now, since TIME        print the time, and the time since then, in seconds
 . "$(dirname "${BASH_SOURCE[0]}")/namespaces.sh"
 
 for name in source router a b; do
@@ -133,10 +134,24 @@ CONF
 }
 
 birdc() { within "$1" birdc -s "$work/$1.ctl" "${@:2}"; }
-# BIRD's count is quick to ask; the router's must follow.
+# BIRD's count is quick to query; the router's must reach it.
 full() { [ "$(birdc router show route count | awk '/of.*routes for/ {print $1; exit}')" -ge "$total" ]; }
 settled() { [ "$(have)" -ge "$total" ]; }
 half() { [ "$(have)" -le $((total * 6 / 10)) ]; }
+
+# Resets the session with a: half of the routes go and come back, and the program under test follows.
+reset_session() {
+    birdc router disable from_a >/dev/null
+    wait_for 60 half || fail "the routes of a stay: $(have)"
+    rest
+    agrees
+    check b
+    birdc router enable from_a >/dev/null
+    wait_for 120 settled || fail "the routes of a do not come back: $(have)"
+    rest
+    agrees
+    check both
+}
 
 # BIRD in a namespace by its configuration; its process is `$launched`.
 bird_in() {
@@ -144,10 +159,10 @@ bird_in() {
     launch "$1" bird -f -c "$work/$1.conf" -s "$work/$1.ctl" 2>"$work/$1.log"
 }
 
-# A daemon of FRR's in the namespace router, by its configuration in $work; its process is
-# `$frr_DAEMON`. bgpd's peers are those of `halves`.
+# Starts a daemon of FRR in the namespace router, by its configuration in $work; its process is
+# `$frr_DAEMON`. The peers of bgpd are those of `halves`.
 frr() {
-    # FRR gives its rights up, and must get at its files after that.
+    # FRR drops its privileges, and must reach its files after that.
     chmod 711 "$work"
     install -d -o frr -g frr "$work/frr"
     cat >"$work/bgpd.conf" <<'CONF'
@@ -164,8 +179,8 @@ CONF
     printf -v "frr_$1" %s "$launched"
 }
 
-# Has 203.0.113.1 and 2001:db8::1 in a, by static routes, and sends packets there all the
-# time (stream.py) until `flown`, which says whether all came, once each.
+# Adds 203.0.113.1 and 2001:db8::1 to a, by static routes, and sends packets there all the time
+# (stream.py) until `flown`, which checks that each arrived once.
 fly() {
     within a ip addr add 203.0.113.1/32 dev lo
     within a ip -6 addr add 2001:db8::1/128 dev lo
@@ -175,7 +190,7 @@ fly() {
     within source ip -6 route add default via fd00:0::1
     within router ip route add 203.0.113.0/24 via 10.0.1.2
     within router ip -6 route add 2001:db8::/32 via fd00:1::2
-    # A first packet that waits for a neighbor is not the matter.
+    # Resolves the neighbors, so that no packet of the stream waits for them.
     within source ping -qc1 -W5 203.0.113.1 >/dev/null || fail "the kernel does not forward"
     within source ping -6 -qc1 -W5 2001:db8::1 >/dev/null || fail "the kernel does not forward IPv6"
     mkfifo "$work/end"
@@ -190,5 +205,5 @@ flown() {
     exec 9>&-
     wait "$flying" || status=$?
     sed 's/^/   /' "$work/packets"
-    [ "$status" = 0 ] || fail "packets were lost, or came twice"
+    [ "$status" = 0 ] || fail "packets were lost, or arrived twice"
 }
