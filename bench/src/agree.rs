@@ -1,4 +1,4 @@
-//! `fingerpost-bench agree`: compares the answers of engines with those of DPDK's tables; keeps no time.
+//! `fingerpost-bench agree`: compares the answers of engines with those of DPDK's tables, without measuring time.
 //!
 //! We wrote the oracle of our tests; `rte_fib` and `rte_fib6` are independent of it. All tables have
 //! the same routes and look up millions of addresses: both ends of every route and their neighbors

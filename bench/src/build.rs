@@ -1,10 +1,8 @@
-//! `fingerpost-bench build`: from sorted routes to a table, and from one change to its
-//! publication.
+//! `fingerpost-bench build`: the time to build a table from sorted routes, and to publish one change.
 //!
-//! Three times are kept of each engine: the routing table from sorted routes, the
-//! forwarding table from that, and the publication of a single changed route
-//! (announce, commit) with a reader that comes by, which is what an update of BGP
-//! costs. After the updates the published table is compared, at every border of the
+//! Three times are measured for each engine: to build the routing table from sorted routes, to build
+//! the forwarding table from that, and to publish a single changed route (announce, commit) with a
+//! reader, which is the cost of a BGP update. After the updates the published table is compared, at every border of the
 //! changed routes, with the routing table's own longest match.
 
 use std::process::ExitCode;

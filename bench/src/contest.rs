@@ -6,7 +6,7 @@
 //!   Rival (a process) ──┘      of all
 //! ```
 //!
-//! Before any time is kept, each contestant's answers to each stream are compared: the
+//! Before the measurement, each contestant's answers to each stream are compared: the
 //! first million with the routing table's own longest match, all of them with each
 //! other's. Then the contestants take turns, round after round, so that a slow minute of the machine
 //! affects all. The result is the median of the passes of a contestant; ratios are between medians.

@@ -1,11 +1,11 @@
 //! `fingerpost-bench flowtable`: the seven schemes for the gate's index and the library's table, at load
 //! factors from 0.1 to 0.9 (the thesis's figure 4.7), without entries.
 //!
-//! Lookups of what is there, of what is not, and a flood, which takes one flow out and
-//! another in for each lookup. Lookups go in groups of 32, whose first lines are fetched
-//! before any is looked at; the library's table has no such call and goes one by one.
-//! Nanoseconds an operation on one core, by the time that the thread was on a CPU. Answers
-//! are checked. Where a scheme cannot take so many, or not for long under a flood, it is full.
+//! The operations are lookups of present flows, lookups of absent flows, and a flood, which removes
+//! one flow and inserts another for each lookup. Lookups go in groups of 32, whose first cache lines
+//! are prefetched; the library's table has no such call, and looks up one by one. The results are
+//! nanoseconds per operation on one core, by the CPU time of the thread. Answers are checked. A scheme
+//! that cannot hold the load, or fails during the flood, is reported as full.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,4 +1,4 @@
-//! The program `fingerpost-bench`: measurements that check their answers before they keep time.
+//! The program `fingerpost-bench`: measurements that check answers before they measure time.
 //!
 //! ```text
 //! run DEFINITION  a definition: our tables and others' in fresh processes, in turns, with the
@@ -19,7 +19,7 @@
 //!
 //! All contestants of a comparison run in one process, on one table and the same keys, in turns, so
 //! that other load of the machine affects them alike; ratios are between medians of one run.
-//! `METHOD.md` describes how time is kept, and `BIAS.md` the errors that may remain. Each run appends
+//! `METHOD.md` describes the method, and `BIAS.md` the errors that may remain. Each run appends
 //! its figures to a file of its machine and day (`record.rs`).
 
 #![forbid(unsafe_code)]
@@ -56,7 +56,7 @@ mod suez;
 
 use record::Figure;
 
-/// Measurements of Fingerpost that check their answers before they keep time.
+/// Measurements of Fingerpost that check answers before they measure time.
 #[derive(Parser)]
 #[command(name = "fingerpost-bench", version, arg_required_else_help = true)]
 struct Cli {

@@ -3,8 +3,8 @@
 //! The same structure as the library's engine, with blocks of the extension and
 //! chunks of ranges stored once, but searched by the code of the thesis (sections
 //! 3.4 and 4.2): a binary search that compares, branches left or right, and stops
-//! early when it has found the range. One lookup after the other; what overlaps,
-//! the processor overlaps by itself. Ranges are short (8-bit start from bit 16,
+//! early when it has found the range. It does one lookup after the other; only the
+//! processor overlaps their loads. Ranges are short (8-bit start from bit 16,
 //! 8-bit hop) where all of a chunk are /24 or shorter with hops below 256, else
 //! long (16 and 16).
 //!

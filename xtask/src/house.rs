@@ -40,8 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Every library of ours.
-/// What a daemon with a packet hook may name.
+/// The crates that a daemon with a packet hook may depend on.
 const GUARD: &[&str] = &[
     "fib",
     "wire",
@@ -56,6 +55,7 @@ const GUARD: &[&str] = &[
     "dashboard",
 ];
 
+/// Every library of ours.
 const LIBRARIES: &[&str] = &[
     "output",
     "api",
@@ -83,11 +83,10 @@ const MAY_GRANT_UNSAFE: [&str; 3] = ["crates/fib", "crates/port", "crates/capi"]
 /// The longest file, in lines.
 const LONGEST: usize = 800;
 
-/// Names that say nothing.
+/// Meaningless names.
 const EMPTY_NAMES: [&str; 6] = ["util", "utils", "common", "helper", "helpers", "misc"];
 
-/// What finished code does not hold, in two halves so that this file does not
-/// hold it either.
+/// Notes of unfinished code, in two halves so that this file does not contain them.
 const UNFINISHED: [(&str, &str); 6] = [
     ("TO", "DO"),
     ("FIX", "ME"),

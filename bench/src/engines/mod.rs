@@ -11,7 +11,7 @@
 //!
 //! The survey has one table in memory at a time, so that its memory is bounded and no other table is
 //! in the caches. Its figures of different engines are therefore from different minutes of the
-//! machine; for ratios use the duel. Both check answers before they keep time: the survey compares
+//! machine; for ratios use the duel. Both check answers before they measure: the survey compares
 //! each engine with the routing table and, over all timed keys, with one reference engine; the duel
 //! works like `fingerpost-bench lookup` (`contest.rs`).
 

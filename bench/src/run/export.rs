@@ -1,6 +1,6 @@
 //! A definition for other programs: its sums, and its routes, keys and answers as files.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `routes.txt` | a line `PREFIX HOP` a route; the definition's `labeled` is its SHA-256 |
 //! | `RND.keys`, … | the keys, as rivals read them (`bench/rivals/README.md`) |

@@ -11,11 +11,11 @@
 //! ```
 //!
 //! The paper's routing tables had 40,000 to 170,000 routes, today's 25 times as
-//! many, and the outcome depends on whether the NART fits L2. So the table is
+//! many, and the result depends on whether the NART fits L2. The table is therefore
 //! thinned, by whole blocks of 16 bits, to about as many routes as the paper's own
-//! router had; `--routes 0` takes it as it is.
+//! router had; `--routes 0` uses the whole table.
 //!
-//! Exits with failure if a claim of the paper on its simulation does not come out.
+//! The exit status is 1 if a claim of the paper about its simulation does not hold.
 
 use std::process::ExitCode;
 

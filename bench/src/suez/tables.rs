@@ -1,4 +1,4 @@
-//! The paper's tables 1 to 5, ours, and how they are printed beside each other.
+//! Tables 1 to 5: the paper's and ours, and their printed comparison.
 
 use fib::engine::Engine;
 use fib::{Hop, Prefix};
