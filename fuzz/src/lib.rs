@@ -1,4 +1,4 @@
-//! Differential fuzzing: bytes become a script, and every engine plays it.
+//! Differential fuzzing: bytes become a script, and every engine executes it.
 //!
 //! ```text
 //! bytes ─► script ─┬─► Updater of engine 1 ─► answers ┐
@@ -6,34 +6,33 @@
 //!                  └─► plain map of routes ─► oracle ─┘
 //! ```
 //!
-//! "It does not crash" is no property (HOUSE.md, rule 13). What is held here, at
-//! every commit of every script: `lookup`, `lookup_batch` and `trace` of each
-//! engine give what [`Linear`](fib::engine::linear::Linear) gives, at every address of
-//! a small universe and at every border of a wide one; an engine that says
-//! [`Full`](fib::Full) goes on answering as before; a table that followed its
-//! changes answers as one that is built of the routes that are left, and when all
-//! are withdrawn answers nothing.
+//! "It does not crash" is not a property. At every commit of every script these properties are
+//! checked: `lookup`, `lookup_batch` and `trace` of each engine return what
+//! [`Linear`](fib::engine::linear::Linear) returns, at every address of a small universe and at
+//! every border of a wide one; an engine that returns [`Full`](fib::Full) continues to answer as
+//! before; a table that was updated answers as one that is built from the remaining routes, and
+//! when all routes are withdrawn it has no answer.
 //!
-//! | target | what |
+//! | target | checks |
 //! |---|---|
 //! | `engines_small` | `u8` and `u16`, every engine, every address compared |
 //! | `engines_wide` | `u32`, `u64` and `u128`, at borders and at addresses of the script |
-//! | `fpm` | what FRR's protocol reports, in pieces and over two connections, against the mirrors |
-//! | `image` | images with changed bytes: refused, or kept as they were read |
+//! | `fpm` | routes of FRR's protocol, in pieces and over two connections, with the mirrors |
+//! | `image` | images with changed bytes: each is refused, or saved again unchanged |
 //! | `mrt` | files of routes plain, gzipped and bzipped, at once and in pieces |
-//! | `netlink` | what a mirror of the kernel has told, against what it shows |
-//! | `packets` | frames and extension headers, against a slow reading of them |
-//! | `tunnels` | packets from a tunnel, against the packet before and the packet put in |
+//! | `netlink` | the changes that a mirror of the kernel reports, with its contents |
+//! | `packets` | frames and extension headers, with a slow parser |
+//! | `tunnels` | packets from a tunnel, with the packet before and the inner packet |
 //! | `decisions` | messages of both versions: accepted ones can be written again, forged ones are refused |
 //! | `programs` | damaged object files: programs that pass the verifier run without a fault |
 //! | `bundles` | packed bundles open, opened ones were signed |
-//! | `control` | lines of the control socket go round |
+//! | `control` | lines of the control socket, parsed and written again |
 //! | `configs` | accepted configurations are consistent, errors name their line |
 //! | `captures` | captures are the same when written and read again |
-//! | `text` | what `Prefix` and `Choice` read, against the standard library and back |
+//! | `text` | the parsers of `Prefix` and `Choice`, with the standard library and with their own output |
 //!
 //! The targets (`fuzz_targets/`) are three lines each around the functions here, and
-//! `tests/corpus.rs` plays the kept corpus through the same functions without
+//! `tests/corpus.rs` runs the stored corpus through the same functions without
 //! libFuzzer. `cargo xtask fuzz` builds and runs them.
 
 #![forbid(unsafe_code)]
