@@ -63,3 +63,8 @@ pub use options::{Compression, Format, Options};
 pub use prefix::AnyPrefix;
 pub use routing_table::{Report, RoutingTable};
 pub use updates::{Update, UpdateStream, read_updates, updates};
+
+/// The examples of the README, compiled and run as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod examples {}

@@ -80,6 +80,11 @@ pub use memory::{MemoryPort, Replay};
 pub use pcap::PcapPort;
 pub use placeholder::PlaceholderPort;
 
+/// The examples of the README, compiled and run as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod examples {}
+
 /// Receives and transmits frames.
 ///
 /// One port is used by one thread at a time; a device with several queues is

@@ -68,3 +68,8 @@ pub mod udp;
 pub mod vlan;
 
 pub use error::BadHeader;
+
+/// The examples of the README, compiled and run as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod examples {}
