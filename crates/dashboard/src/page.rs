@@ -1,6 +1,10 @@
-//! The page's files, as they are in the repository (`page/`).
+//! The page's files, as they are in the repository (`page/`), and `verdicts.js`, the explanations of
+//! the verdicts, which is made from the table of verdicts.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use datapath::Verdict;
 
 use control::http::HttpResponse;
 
@@ -22,8 +26,20 @@ const FILES: [(&str, &str, &str); 9] = [
     ("/words.js", SCRIPT, include_str!("page/words.js")),
 ];
 
+const VERDICTS: &str = "/verdicts.js";
+
+/// Returns the script with the explanation of each verdict, by name.
+fn verdicts_script() -> String {
+    let explain = |v: Verdict| (v.name(), v.help().replace('`', ""));
+    let all: BTreeMap<_, _> = Verdict::ALL.into_iter().map(explain).collect();
+    format!("export const VERDICTS = {};\n", serde_json::json!(all))
+}
+
 /// Returns a file, or the response 404.
 pub(super) fn find(path: &str) -> HttpResponse {
+    if path == VERDICTS {
+        return HttpResponse { status: 200, kind: SCRIPT, body: verdicts_script().into() };
+    }
     match FILES.iter().find(|(name, ..)| *name == path) {
         Some(&(_, kind, text)) => HttpResponse { status: 200, kind, body: Cow::Borrowed(text) },
         None => {
@@ -34,7 +50,10 @@ pub(super) fn find(path: &str) -> HttpResponse {
 
 #[cfg(test)]
 mod tests {
-    use super::FILES;
+    use std::collections::BTreeMap;
+
+    use super::{FILES, VERDICTS, find};
+    use datapath::Verdict;
 
     #[test]
     fn page_loads_nothing_from_other_servers_and_makes_no_html_of_text() {
@@ -69,8 +88,18 @@ mod tests {
             all.extend(named(text, "type=\"image/svg+xml\" href=\""));
             all.extend(named(text, "from \"."));
             for name in all {
-                assert!(FILES.iter().any(|(own, ..)| *own == name), "{path} names {name}");
+                assert_eq!(find(&name).status, 200, "{path} names {name}");
             }
         }
+    }
+
+    #[test]
+    fn page_explains_every_verdict() {
+        let script = find(VERDICTS).body;
+        let (_, all) = script.trim_end().trim_end_matches(';').split_once(" = ").unwrap();
+        let all: BTreeMap<String, String> = serde_json::from_str(all).unwrap();
+        assert_eq!(all.len(), Verdict::COUNT);
+        assert_eq!(all["bad_checksum"], Verdict::BadChecksum.help());
+        assert!(all.values().all(|help| !help.is_empty() && !help.contains('`')));
     }
 }

@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn every_drop_has_a_column_and_they_add_up() {
         let mut stats = Snapshot { received: 9, ..Snapshot::default() };
-        stats.verdicts[Verdict::NoRoute as usize] = 3;
-        stats.verdicts[Verdict::LinkFull as usize] = 4;
+        stats.verdicts[Verdict::NoRoute] = 3;
+        stats.verdicts[Verdict::LinkFull] = 4;
         let numbers = router_numbers(&stats);
         let value = |name: &str| numbers.iter().find(|n| n.name == name).map(|n| n.value);
         assert_eq!((value("dropped"), value("received")), (Some(7), Some(9)));

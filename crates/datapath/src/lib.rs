@@ -50,7 +50,6 @@ mod sample;
 mod source;
 pub mod stats;
 mod turn;
-mod verdict;
 mod want;
 mod worker;
 
@@ -71,6 +70,6 @@ pub use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use source::SourceCheck;
 pub use source::{source_v4, source_v6};
-pub use verdict::{Class, Verdict};
+pub use verdict::{Class, Origin, Verdict, VerdictMap};
 pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};
 pub use worker::{Remains, TICK, Worker, WorkerSetup};

@@ -13,13 +13,13 @@ use std::iter::Sum;
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Class, Sample, Verdict};
+use crate::{Class, Sample, Verdict, VerdictMap};
 
 /// The counters of one worker.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerStats {
-    verdicts: [AtomicU64; Verdict::COUNT],
+    verdicts: VerdictMap<AtomicU64>,
     received: AtomicU64,
     received_bytes: AtomicU64,
     sent_bytes: AtomicU64,
@@ -47,7 +47,7 @@ impl WorkerStats {
     /// Makes counters of zero.
     pub const fn new() -> Self {
         Self {
-            verdicts: [const { AtomicU64::new(0) }; Verdict::COUNT],
+            verdicts: VerdictMap::new([const { AtomicU64::new(0) }; Verdict::COUNT]),
             received: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
@@ -70,7 +70,7 @@ impl WorkerStats {
     /// Counts `n` packets that ended in `verdict`.
     #[inline(always)]
     pub fn ended(&self, verdict: Verdict, n: u64) {
-        add(&self.verdicts[verdict as usize], n);
+        add(&self.verdicts[verdict], n);
     }
 
     /// Counts a batch of packets taken from a port, and their bytes.
@@ -89,7 +89,7 @@ impl WorkerStats {
 
     /// Counts packets as ended so that were counted as sent.
     pub(crate) fn unsent(&self, verdict: Verdict, n: u64) {
-        add(&self.verdicts[Verdict::Sent as usize], n.wrapping_neg());
+        add(&self.verdicts[Verdict::Sent], n.wrapping_neg());
         self.ended(verdict, n);
     }
 
@@ -125,7 +125,7 @@ impl WorkerStats {
     pub fn snapshot(&self) -> Snapshot {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Snapshot {
-            verdicts: self.verdicts.each_ref().map(read),
+            verdicts: self.verdicts.each_ref(read),
             received: read(&self.received),
             received_bytes: read(&self.received_bytes),
             sent_bytes: read(&self.sent_bytes),
@@ -143,8 +143,8 @@ impl WorkerStats {
 /// at two moments are subtracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Packets by how they ended, in the order of [`Verdict::ALL`].
-    pub verdicts: [u64; Verdict::COUNT],
+    /// Packets by how they ended.
+    pub verdicts: VerdictMap<u64>,
     /// Frames taken from ports, and those that ports have lost.
     pub received: u64,
     /// Bytes of those that were taken, Ethernet header included.
@@ -176,12 +176,12 @@ impl Default for Snapshot {
 impl Snapshot {
     /// Returns how many packets ended in `verdict`.
     pub fn count(&self, verdict: Verdict) -> u64 {
-        self.verdicts[verdict as usize]
+        self.verdicts[verdict]
     }
 
     /// Walks every verdict with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Verdict, u64)> {
-        Verdict::ALL.into_iter().zip(self.verdicts)
+        self.verdicts.iter().map(|(verdict, &count)| (verdict, count))
     }
 
     fn class(&self, class: Class) -> u64 {
@@ -212,8 +212,8 @@ impl Snapshot {
 
     fn zip(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
         let mut verdicts = self.verdicts;
-        for (mine, theirs) in verdicts.iter_mut().zip(other.verdicts) {
-            *mine = join(*mine, theirs);
+        for (verdict, count) in verdicts.iter_mut() {
+            *count = join(*count, other.verdicts[verdict]);
         }
         Self {
             verdicts,

@@ -458,7 +458,10 @@ fn check_gate(above: Option<f64>, packets: u64, seed: u64) {
     }
     let counts = gate.counts();
     assert_eq!((counts.evicted, counts.first_seen_overflow), (0, 0));
-    assert!(counts.blocked.packets > packets / 10 && counts.allowed.packets > packets / 100);
+    assert!(
+        counts.dropped[DropReason::Blocked].packets > packets / 10
+            && counts.allowed.packets > packets / 100
+    );
     assert_eq!(counts.received, counts.ended());
     assert!(decisions > packets / 20 && counts.expired > packets / 2000, "{counts:?}");
     assert!((41..46).all(|dscp| highest[dscp] > 100), "{highest:?}");

@@ -1,8 +1,9 @@
 //! The counter snapshot of a worker: written by the worker, read by any thread.
 //!
-//! One list defines the group, the name and the source of each number, so that the control socket, the
-//! metrics and the tests agree. The worker publishes all numbers at the end of each turn. Each number
-//! is an atomic of its own: a reader may see some numbers of one turn beside others of the turn before.
+//! One list defines the group, the name and the source of each number, and the table of verdicts the
+//! drops by reason, so that the control socket, the metrics and the tests agree. The worker publishes
+//! all numbers at the end of each turn. Each number is an atomic of its own: a reader may see some
+//! numbers of one turn beside others of the turn before.
 //!
 //! The counters by rule are not copied: a reader reads the worker's ledger, and `rule_ids.rs`
 //! maps its lines to rules.
@@ -10,6 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use datapath::Verdict;
 use gate::gate::{GateCounters, RuleCounters};
 use gate::limit::link::Link;
 use gate::table::FlowTable;
@@ -46,26 +48,15 @@ pub(crate) enum CounterGroup {
 /// The group, the name and the source of a number.
 type Definition = (CounterGroup, &'static str, fn(&CounterSources<'_>) -> u64);
 
-const COUNTERS: [Definition; 86] = [
+/// All numbers but the drops by reason, which are those of [`Verdict::GATE`].
+const COUNTERS: [Definition; 62] = [
     (CounterGroup::Packets, "received", |s| s.counts.received.packets),
     (CounterGroup::Packets, "request", |s| s.counts.requests.packets),
     (CounterGroup::Packets, "granted", |s| s.counts.granted.packets),
     (CounterGroup::Packets, "renewal", |s| s.counts.renewals.packets),
     (CounterGroup::Packets, "back", |s| s.counts.back.packets),
     (CounterGroup::Packets, "front", |s| s.counts.front.packets),
-    (CounterGroup::Packets, "no_route", |s| s.counts.no_route.packets),
-    (CounterGroup::Packets, "blocked", |s| s.counts.blocked.packets),
-    (CounterGroup::Packets, "declined", |s| s.counts.declined.packets),
-    (CounterGroup::Packets, "over_rate", |s| s.counts.over_rate.packets),
-    (CounterGroup::Packets, "policy", |s| s.counts.policy.packets),
-    (CounterGroup::Packets, "no_grantor", |s| s.counts.no_grantor.packets),
-    (CounterGroup::Packets, "program", |s| s.counts.program.packets),
-    (CounterGroup::Packets, "program_error", |s| s.counts.program_error.packets),
-    (CounterGroup::Packets, "over_limit", |s| s.counts.over_limit.packets),
-    (CounterGroup::Packets, "over_destination_limit", |s| s.counts.over_destination_limit.packets),
-    (CounterGroup::Packets, "syn_cookie", |s| s.counts.syn_cookies.packets),
-    (CounterGroup::Packets, "cookie_reset", |s| s.counts.proofs.packets),
-    (CounterGroup::Packets, "forged", |s| s.counts.forged.packets),
+    (CounterGroup::Packets, "no_route", |s| s.counts.dropped[Verdict::NoRoute].packets),
     (CounterGroup::Packets, "allowed", |s| s.counts.allowed.packets),
     (CounterGroup::Packets, "direct", |s| s.counts.direct.packets),
     (CounterGroup::Packets, "without_entry", |s| s.counts.without_entry),
@@ -77,19 +68,7 @@ const COUNTERS: [Definition; 86] = [
     (CounterGroup::Bytes, "renewal", |s| s.counts.renewals.bytes),
     (CounterGroup::Bytes, "back", |s| s.counts.back.bytes),
     (CounterGroup::Bytes, "front", |s| s.counts.front.bytes),
-    (CounterGroup::Bytes, "no_route", |s| s.counts.no_route.bytes),
-    (CounterGroup::Bytes, "blocked", |s| s.counts.blocked.bytes),
-    (CounterGroup::Bytes, "declined", |s| s.counts.declined.bytes),
-    (CounterGroup::Bytes, "over_rate", |s| s.counts.over_rate.bytes),
-    (CounterGroup::Bytes, "policy", |s| s.counts.policy.bytes),
-    (CounterGroup::Bytes, "no_grantor", |s| s.counts.no_grantor.bytes),
-    (CounterGroup::Bytes, "program", |s| s.counts.program.bytes),
-    (CounterGroup::Bytes, "program_error", |s| s.counts.program_error.bytes),
-    (CounterGroup::Bytes, "over_limit", |s| s.counts.over_limit.bytes),
-    (CounterGroup::Bytes, "over_destination_limit", |s| s.counts.over_destination_limit.bytes),
-    (CounterGroup::Bytes, "syn_cookie", |s| s.counts.syn_cookies.bytes),
-    (CounterGroup::Bytes, "cookie_reset", |s| s.counts.proofs.bytes),
-    (CounterGroup::Bytes, "forged", |s| s.counts.forged.bytes),
+    (CounterGroup::Bytes, "no_route", |s| s.counts.dropped[Verdict::NoRoute].bytes),
     (CounterGroup::Bytes, "allowed", |s| s.counts.allowed.bytes),
     (CounterGroup::Table, "program_flows", |s| s.table.running() as u64),
     (CounterGroup::Table, "capacity", |s| s.table.capacity() as u64),
@@ -143,31 +122,47 @@ const COUNTERS: [Definition; 86] = [
 /// The numbers of one worker.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct CounterSnapshot([AtomicU64; COUNTERS.len()], Arc<RuleCounters>);
+pub struct CounterSnapshot {
+    numbers: [AtomicU64; COUNTERS.len()],
+    /// Packets and bytes, by the reasons in [`Verdict::GATE`].
+    drops: [[AtomicU64; 2]; Verdict::GATE_COUNT],
+    ledger: Arc<RuleCounters>,
+}
 
 impl Default for CounterSnapshot {
     fn default() -> Self {
-        Self([const { AtomicU64::new(0) }; COUNTERS.len()], Arc::default())
+        Self {
+            numbers: [const { AtomicU64::new(0) }; COUNTERS.len()],
+            drops: [const { [const { AtomicU64::new(0) }; 2] }; Verdict::GATE_COUNT],
+            ledger: Arc::default(),
+        }
     }
 }
 
 impl CounterSnapshot {
     /// Publishes the current numbers.
     pub(super) fn publish(&self, sources: &CounterSources<'_>) {
-        for (number, (.., value)) in self.0.iter().zip(COUNTERS) {
+        for (number, (.., value)) in self.numbers.iter().zip(COUNTERS) {
             number.store(value(sources), Ordering::Relaxed);
+        }
+        for ([packets, bytes], reason) in self.drops.iter().zip(Verdict::GATE) {
+            let count = sources.counts.dropped[reason];
+            packets.store(count.packets, Ordering::Relaxed);
+            bytes.store(count.bytes, Ordering::Relaxed);
         }
     }
 
     /// Returns the counters by rule, which the worker updates packet by packet.
     pub fn ledger(&self) -> &Arc<RuleCounters> {
-        &self.1
+        &self.ledger
     }
 
     /// Iterates over the numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (CounterGroup, &'static str, u64)> {
-        let each = COUNTERS.iter().zip(&self.0);
-        each.map(|((group, name, _), number)| (*group, *name, number.load(Ordering::Relaxed)))
+        let numbers = self.numbers.iter();
+        let drops = [0, 1].into_iter().flat_map(|i| self.drops.iter().map(move |drop| &drop[i]));
+        let each = counter_names().zip(numbers.chain(drops));
+        each.map(|((group, name), number)| (group, name, number.load(Ordering::Relaxed)))
     }
 
     /// Returns the number of packets with this verdict.
@@ -186,10 +181,12 @@ impl CounterSnapshot {
     }
 }
 
-/// Lists the names of all numbers.
-#[cfg(test)]
+/// Lists the names of all numbers: [`COUNTERS`], then the drops by reason, in packets and in bytes.
 pub(crate) fn counter_names() -> impl Iterator<Item = (CounterGroup, &'static str)> {
-    COUNTERS.iter().map(|(group, name, _)| (*group, *name))
+    let drops = [CounterGroup::Packets, CounterGroup::Bytes]
+        .into_iter()
+        .flat_map(|group| Verdict::GATE.into_iter().map(move |reason| (group, reason.name())));
+    COUNTERS.iter().map(|(group, name, _)| (*group, *name)).chain(drops)
 }
 
 /// Returns whether a number is a gauge and not a counter.

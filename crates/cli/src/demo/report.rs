@@ -391,8 +391,8 @@ mod tests {
     #[test]
     fn count_detects_counters_that_do_not_balance() {
         let mut snapshot = Snapshot { received: 10, ..Snapshot::default() };
-        snapshot.verdicts[datapath::Verdict::Sent as usize] = 9;
-        snapshot.verdicts[datapath::Verdict::NoRoute as usize] = 1;
+        snapshot.verdicts[datapath::Verdict::Sent] = 9;
+        snapshot.verdicts[datapath::Verdict::NoRoute] = 1;
         let round = |right, lost, offered, snapshot| {
             let mut round = Round::new(Router::Fingerpost);
             round.findings.0[Finding::Right as usize] = right;

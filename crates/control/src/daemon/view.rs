@@ -50,7 +50,7 @@ impl View {
             // Packets that no socket received belong to no worker either.
             let undelivered = interface.stats().map_or(0, |stats| stats.undelivered);
             stats.received += undelivered;
-            stats.verdicts[Verdict::Undelivered as usize] += undelivered;
+            stats.verdicts[Verdict::Undelivered] += undelivered;
             for (steered, bytes, verdict) in [
                 (SteeringOutcome::Blocked, interface.blocked_bytes(), Verdict::Blocked),
                 (SteeringOutcome::Declined, interface.declined_bytes(), Verdict::Declined),
@@ -60,7 +60,7 @@ impl View {
             ] {
                 stats.received += counts[steered];
                 stats.received_bytes += bytes.unwrap_or(0);
-                stats.verdicts[verdict as usize] += counts[steered];
+                stats.verdicts[verdict] += counts[steered];
             }
         }
         stats

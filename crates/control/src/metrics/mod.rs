@@ -203,7 +203,7 @@ impl Collector for Scrape {
 mod tests {
     use super::*;
     use crate::role::PlainRouter;
-    use datapath::Verdict;
+    use datapath::{Class, Verdict};
 
     #[derive(Debug)]
     struct Nothing;
@@ -216,7 +216,7 @@ mod tests {
 
     fn scrape() -> Scrape {
         let mut worker = Snapshot { received: 7, received_bytes: 420, ..Snapshot::default() };
-        worker.verdicts[Verdict::NoRoute as usize] = 3;
+        worker.verdicts[Verdict::NoRoute] = 3;
         let fib = Fib {
             table: 254,
             family: "ipv4".into(),
@@ -265,5 +265,23 @@ mod tests {
         assert!(old.body.contains("# TYPE fingerpost_packets_received_total counter\n"));
         assert!(old.body.contains("# HELP fingerpost_packets_received_total Packets that"));
         assert!(old.body.contains("# TYPE fingerpost_table_size_bytes gauge\n"));
+    }
+
+    #[test]
+    fn every_verdict_is_a_sample_of_its_class() {
+        let page = scrape().encode_response(true).body;
+        for verdict in Verdict::ALL {
+            let name = verdict.name();
+            let sample = match verdict.class() {
+                Class::Sent => "fingerpost_packets_sent_total{worker=\"0\"}".to_owned(),
+                Class::Punted => {
+                    format!("fingerpost_packets_punted_total{{worker=\"0\",reason=\"{name}\"}}")
+                }
+                Class::Dropped => {
+                    format!("fingerpost_packets_dropped_total{{worker=\"0\",reason=\"{name}\"}}")
+                }
+            };
+            assert_eq!(page.matches(&sample).count(), 1, "{sample}");
+        }
     }
 }

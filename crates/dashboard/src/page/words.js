@@ -1,4 +1,7 @@
 // Words: numbers, times and reasons as people read them. Nothing here touches the page.
+// The server makes verdicts.js from the table of verdicts.
+
+import { VERDICTS } from "./verdicts.js";
 
 const THIN = "\u202f";
 
@@ -62,42 +65,7 @@ export function lasting(seconds) {
   return words.slice(0, 2).join(" ");
 }
 
-const REASONS = {
-  low_priority: "requests that lost their places to others of higher priority",
-  link_full: "the protected link was full",
-  blocked: "of blocked sources",
-  handover_full: "the flow's worker had no room",
-  rx_ring_full: "the receive ring was full: the worker is too slow",
-  fill_empty: "no free frame was waiting",
-  rx_dropped: "longer than a frame",
-  undelivered: "the kernel did not deliver it to a socket",
-  tx_invalid: "refused as malformed on the way out",
-  unserved: "no worker took it from its queue",
-  declined: "of declined flows",
-  over_rate: "over the granted rate",
-  policy: "the policy drops what goes there",
-  no_grantor: "no grantor was to be used",
-  program: "declined by a flow program",
-  program_error: "a flow program found something wrong",
-  over_limit: "over the limit of its prefix",
-  over_destination_limit: "over the limit of its destination",
-  syn_cookie: "SYNs, answered by a cookie",
-  proof: "resets that brought a cookie back",
-  forged: "with a source that only a forger sends here",
-  tunnel_interface: "of tunnels, by an interface where none come in",
-  tunnel_untagged: "of tunnels, without a tag",
-  tunnel_key: "of tunnels, with an unknown key or session",
-  tunnel_forged: "of tunnels, with a wrong tag",
-  tunnel_replayed: "of tunnels, played back",
-  no_route: "no route",
-  host_route: "for the kernel by its route",
-  unreachable: "no route, for the kernel to answer",
-  oversize: "too long for the next link, for the kernel to answer or fragment",
-  redirect: "leaving where they came in, for the kernel to redirect",
-  punt_limit: "over the rate of what the kernel is handed",
-};
-
-/** What a counter's name means, where that is not plain. */
+/** The explanation of a verdict. */
 export function reason(name) {
-  return REASONS[name] || name.replace(/_/g, " ");
+  return VERDICTS[name] || name.replace(/_/g, " ");
 }

@@ -2,7 +2,7 @@
 //! and nothing that is not a sound packet leaves.
 
 use fastrand::Rng;
-use fingerpost_datapath::{Adjacency, Verdict};
+use fingerpost_datapath::{Adjacency, Verdict, VerdictMap};
 use port::Port;
 use port::faulty::{Faults, Faulty};
 use wire::{ethernet, ipv4, ipv6};
@@ -45,7 +45,7 @@ fn the_sums_hold_whatever_the_ports_do() {
         reorder: 0.2,
         refuse: 0.3,
     };
-    let mut ended = [0; Verdict::COUNT];
+    let mut ended = VerdictMap::<u64>::default();
     for seed in 0..100 {
         let mut rig =
             Rig::with_ports(|at, port| Box::new(Faulty::new(port, faults, 10 * seed + at as u64)));
@@ -78,8 +78,8 @@ fn the_sums_hold_whatever_the_ports_do() {
                 punted += 1;
             }
             assert_eq!(punted, counted.punted(), "what is counted as punted is with the host");
-            for (ended, count) in ended.iter_mut().zip(counted.verdicts) {
-                *ended += count;
+            for (verdict, count) in counted.iter() {
+                ended[verdict] += count;
             }
         }
         rig.worker.close();
@@ -93,6 +93,6 @@ fn the_sums_hold_whatever_the_ports_do() {
         assert_eq!(ports.iter().map(|port| port.punted).sum::<u64>(), all.punted());
     }
     for met in [Verdict::Sent, Verdict::TxFull, Verdict::BadChecksum, Verdict::Unresolved] {
-        assert!(ended[met as usize] > 100, "{met:?} met {} times", ended[met as usize]);
+        assert!(ended[met] > 100, "{met:?} met {} times", ended[met]);
     }
 }

@@ -1,7 +1,7 @@
 //! Punts: packets that the host forwards, fragments and answers for the router, and their rates.
 
 use fastrand::Rng;
-use fingerpost_datapath::{Ingress, Ingresses, PuntRates, Verdict};
+use fingerpost_datapath::{Ingress, Ingresses, PuntRates, Verdict, VerdictMap};
 use wire::{ipv4, ipv6};
 
 use crate::packets::{MAC, OWN4};
@@ -38,18 +38,18 @@ fn big6() -> Vec<u8> {
 fn drawn_packets_that_the_router_cannot_send_reach_the_host_as_they_came() {
     let mut rig = Rig::new().with_punts(ALL);
     rig.model.answers = true;
-    let mut met = [0; Verdict::COUNT];
+    let mut met = VerdictMap::<u64>::default();
     for seed in 0..1_000 {
         let mut rng = Rng::with_seed(seed);
         let frames: Vec<_> = (0..rng.usize(1..200)).map(|_| draw_spoilt(&mut rng, 32)).collect();
         let counted = rig.compare_on(0, &frames);
-        met.iter_mut().zip(counted.verdicts).for_each(|(met, n)| *met += n);
+        counted.iter().for_each(|(verdict, n)| met[verdict] += n);
     }
     for verdict in [Verdict::Unreachable, Verdict::Oversize, Verdict::HostRoute] {
-        assert!(met[verdict as usize] > 100, "{verdict:?}: {met:?}");
+        assert!(met[verdict] > 100, "{verdict:?}: {met:?}");
     }
     for verdict in [Verdict::NoRoute, Verdict::TooBig, Verdict::PuntLimit] {
-        assert_eq!(met[verdict as usize], 0, "{verdict:?}");
+        assert_eq!(met[verdict], 0, "{verdict:?}");
     }
 }
 

@@ -12,7 +12,7 @@ use fib::engine::linear::Linear;
 use fib::{Engine, Hop, Prefix, Publisher};
 use fingerpost_datapath::stats::{Snapshot, WorkerStats};
 use fingerpost_datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, SourceCheck, Verdict,
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, SourceCheck, VerdictMap,
     WantReceiver, Worker, WorkerSetup, wants,
 };
 use port::memory::PuntedPackets;
@@ -272,10 +272,10 @@ impl<L: Lookup> Rig<L> {
     pub(crate) fn compare_on(&mut self, port: usize, frames: &[Vec<u8>]) -> Snapshot {
         let mut sent = vec![Vec::new(); 3];
         let mut punted = Vec::new();
-        let mut verdicts = [0; Verdict::COUNT];
+        let mut verdicts = VerdictMap::<u64>::default();
         for frame in frames {
             let (verdict, out) = self.model.decide(port, frame);
-            verdicts[verdict as usize] += 1;
+            verdicts[verdict] += 1;
             if let Some((egress, bytes)) = out {
                 sent[egress].push(bytes);
             }

@@ -4,7 +4,7 @@ use crate::packets::{MAC, OWN4, OWN6};
 use crate::packets::{arriving, draw_spoilt, ether, seal, sound, sound6, v4, v4_with, v6, v6_with};
 use crate::rig::Rig;
 use fastrand::Rng;
-use fingerpost_datapath::{SIZE, Verdict};
+use fingerpost_datapath::{SIZE, Verdict, VerdictMap};
 use port::{Arena, Frame, MemoryPort, Port, PortStats};
 use wire::{ipv4, ipv6};
 
@@ -227,19 +227,19 @@ fn every_verdict_has_a_test_that_leads_to_it() {
 #[test]
 fn drawn_and_spoilt_packets_end_as_in_the_model() {
     let mut rig = Rig::new();
-    let mut met = [0u64; Verdict::COUNT];
+    let mut met = VerdictMap::<u64>::default();
     for seed in 0..6_000 {
         let mut rng = Rng::with_seed(seed);
         let frames: Vec<_> = (0..rng.usize(1..=SIZE)).map(|_| draw_spoilt(&mut rng, 96)).collect();
         let port = rng.usize(..3);
         let frames: Vec<_> = frames.into_iter().map(|frame| arriving(frame, port)).collect();
         let counted = rig.compare_on(port, &frames);
-        for (met, (_, count)) in met.iter_mut().zip(counted.iter()) {
-            *met += count;
+        for (verdict, count) in counted.iter() {
+            met[verdict] += count;
         }
     }
     // The draw reaches every rule, or it proves little.
-    for (verdict, met) in Verdict::ALL.into_iter().zip(met) {
+    for (verdict, &met) in met.iter() {
         let by_state = matches!(verdict, Verdict::TxFull | Verdict::NoHost | Verdict::Unresolved);
         let by_punts = matches!(
             verdict,

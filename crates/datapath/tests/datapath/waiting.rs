@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use fib::{Choice, Hop, Rib, Updater};
-use fingerpost_datapath::{Adjacency, Group, HELD, SourceCheck, Tables, Verdict, Want};
+use fingerpost_datapath::{Adjacency, Group, HELD, SourceCheck, Tables, Verdict, VerdictMap, Want};
 
 use crate::packets::{arriving, draw, v4, v6};
 use crate::reference::{Model, Way};
@@ -226,7 +226,7 @@ struct Room {
 #[derive(Default)]
 struct Step {
     sent: Vec<Vec<Vec<u8>>>,
-    verdicts: Vec<u64>,
+    verdicts: VerdictMap<u64>,
     punted: usize,
 }
 
@@ -234,7 +234,7 @@ impl Room {
     /// One turn: for each port first those that wait, then those that came.
     fn turn(&mut self, model: &Model, unknown: &[usize], port: usize, frames: &[Vec<u8>]) -> Step {
         let mut step =
-            Step { sent: vec![Vec::new(); 3], verdicts: vec![0; Verdict::COUNT], punted: 0 };
+            Step { sent: vec![Vec::new(); 3], verdicts: VerdictMap::default(), punted: 0 };
         for ingress in 0..3 {
             let mut stay = VecDeque::new();
             let waiting = self.waiting[ingress].drain(..);
@@ -247,11 +247,11 @@ impl Room {
                         stay.push_back((since, frame));
                         if stay.len() > HELD {
                             stay.pop_front();
-                            step.verdicts[Verdict::Unresolved as usize] += 1;
+                            step.verdicts[Verdict::Unresolved] += 1;
                         }
                     }
                     (verdict, out) => {
-                        step.verdicts[verdict as usize] += 1;
+                        step.verdicts[verdict] += 1;
                         if let Some((egress, bytes)) = out {
                             step.sent[egress].push(bytes);
                         }
@@ -306,7 +306,7 @@ fn histories_of_neighbors_go_as_in_the_model() {
         let mut unknown = Vec::new();
         let mut seen = rig.worker.stats().snapshot();
         for _ in 0..60 {
-            let mut expect = vec![0; Verdict::COUNT];
+            let mut expect = VerdictMap::<u64>::default();
             match rng.u8(..4) {
                 0 => {
                     unknown = (0..4).filter(|_| rng.u8(..3) == 0).collect();
@@ -318,7 +318,7 @@ fn histories_of_neighbors_go_as_in_the_model() {
                 1 => {
                     for _ in 0..rng.usize(..6) {
                         rig.worker.tick();
-                        expect[Verdict::Unresolved as usize] += room.tick();
+                        expect[Verdict::Unresolved] += room.tick();
                     }
                 }
                 _ => {}
@@ -337,16 +337,16 @@ fn histories_of_neighbors_go_as_in_the_model() {
                 rig.hosts.iter().map(|host| std::iter::from_fn(|| host.take()).count()).sum();
             assert_eq!(punted, step.punted);
             let now = rig.worker.stats().snapshot();
-            for (verdict, count) in step.verdicts.into_iter().enumerate() {
+            for (verdict, &count) in step.verdicts.iter() {
                 expect[verdict] += count;
             }
-            assert_eq!((now - seen).verdicts.to_vec(), expect, "seed {seed}");
+            assert_eq!((now - seen).verdicts, expect, "seed {seed}");
             seen = now;
             let after: usize = room.waiting.iter().map(VecDeque::len).sum();
             assert_eq!(rig.worker.held(), after);
             assert_eq!(now.held, after as u64);
             released += before.saturating_sub(after);
-            ended += expect[Verdict::Unresolved as usize];
+            ended += expect[Verdict::Unresolved];
         }
     }
     assert!(released > 1000 && ended > 1000, "{released} let go, {ended} ended");

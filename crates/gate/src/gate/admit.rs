@@ -95,7 +95,7 @@ impl<I: Index> Gate<I> {
                             }
                         }
                     }
-                    verdicts[at] = Verdict::Drop(DropReason::Proof);
+                    verdicts[at] = Verdict::Drop(DropReason::CookieReset);
                     context.record_verdict(line, &verdicts[at], *bytes);
                     continue;
                 }

@@ -290,7 +290,7 @@ impl<I: Index> Gate<I> {
                         ),
                         _ => {
                             table.prove(entry, now);
-                            Verdict::Drop(DropReason::Proof)
+                            Verdict::Drop(DropReason::CookieReset)
                         }
                     };
                     let line = policy.rule_of(table.entry(entry).binding().set);

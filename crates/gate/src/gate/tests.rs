@@ -257,13 +257,13 @@ fn check_against_oracle(group: usize, seed: u64, admission: Option<f64>) {
         counts.renewals,
         counts.back,
         counts.front,
-        counts.no_route,
-        counts.declined,
-        counts.over_rate,
-        counts.policy,
-        counts.no_grantor,
+        counts.dropped[DropReason::NoRoute],
+        counts.dropped[DropReason::Declined],
+        counts.dropped[DropReason::OverRate],
+        counts.dropped[DropReason::Policy],
+        counts.dropped[DropReason::NoGrantor],
         counts.direct,
-        counts.program,
+        counts.dropped[DropReason::Program],
     ];
     assert_eq!(gate.faults(), 0);
     let admitted = counts.first_seen > 500 && counts.readmitted > 200;

@@ -4,12 +4,17 @@
 //! any moment between two batches
 //!
 //! ```text
-//!   received = requests + granted + allowed + passed + asked + Σ dropped by reason
+//!   received = requests + granted + allowed + back + front + Σ dropped by reason
 //! ```
+
+use verdict::VerdictMap;
 
 use super::rule_counters::{Count, RuleCounters, RuleOutcome};
 use crate::cookie::Cookie;
 use crate::policy::{Address, RuleId};
+
+/// The reason of a drop: the final verdict on the packet, one of [`DropReason::GATE`].
+pub use verdict::Verdict as DropReason;
 
 /// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,34 +74,6 @@ impl Verdict {
     }
 }
 
-/// The reason to drop a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DropReason {
-    /// Its source is on the block list.
-    Blocked,
-    /// Its flow is declined.
-    Declined,
-    /// It is over the rate that its flow was granted.
-    OverRate,
-    /// The policy drops packets to this destination.
-    Policy,
-    /// No grantor of the set is usable.
-    NoGrantor,
-    /// Its flow's program declines it.
-    Program,
-    /// Its flow's program reported an error.
-    ProgramError,
-    /// The traffic to its prefix is over the prefix's limit.
-    OverLimit,
-    /// The traffic to its destination is over the limit of each destination.
-    OverDestinationLimit,
-    /// It returned a cookie, and was meant for the gate.
-    Proof,
-    /// Only a forger sends it to the front: its source is behind the gate or the gate's own, or it
-    /// is for a tunnel's end.
-    Forged,
-}
-
 /// Counters of verdicts and of changes to the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateCounters {
@@ -116,32 +93,8 @@ pub struct GateCounters {
     pub back: Count,
     /// To the front network as they are.
     pub front: Count,
-    /// Without a route.
-    pub no_route: Count,
-    /// Dropped, of sources on the block list.
-    pub blocked: Count,
-    /// Dropped, of declined flows.
-    pub declined: Count,
-    /// Dropped, over the granted rate.
-    pub over_rate: Count,
-    /// Dropped by the policy.
-    pub policy: Count,
-    /// Dropped, because no grantor is usable.
-    pub no_grantor: Count,
-    /// Dropped, declined by a program.
-    pub program: Count,
-    /// Dropped, because a program reported an error.
-    pub program_error: Count,
-    /// Dropped, over the limit of a prefix.
-    pub over_limit: Count,
-    /// Dropped, over the limit of a destination.
-    pub over_destination_limit: Count,
-    /// Packets that only a forger sends to the front.
-    pub forged: Count,
-    /// Dropped SYNs that were to be answered by a cookie.
-    pub syn_cookies: Count,
-    /// Dropped resets that returned a cookie.
-    pub proofs: Count,
+    /// Dropped, by reason.
+    pub dropped: VerdictMap<Count>,
     /// Flows that got an entry.
     pub inserted: u64,
     /// Requests that were forwarded without an entry.
@@ -206,19 +159,9 @@ impl GateCounters {
             Verdict::Allowed { .. } => &mut self.allowed,
             Verdict::Back => &mut self.back,
             Verdict::Front => &mut self.front,
-            Verdict::NoRoute => &mut self.no_route,
-            Verdict::Drop(DropReason::Blocked) => &mut self.blocked,
-            Verdict::Drop(DropReason::Declined) => &mut self.declined,
-            Verdict::Drop(DropReason::OverRate) => &mut self.over_rate,
-            Verdict::Drop(DropReason::Policy) => &mut self.policy,
-            Verdict::Drop(DropReason::NoGrantor) => &mut self.no_grantor,
-            Verdict::Drop(DropReason::Program) => &mut self.program,
-            Verdict::Drop(DropReason::ProgramError) => &mut self.program_error,
-            Verdict::Drop(DropReason::OverLimit) => &mut self.over_limit,
-            Verdict::Drop(DropReason::OverDestinationLimit) => &mut self.over_destination_limit,
-            Verdict::Ask { .. } => &mut self.syn_cookies,
-            Verdict::Drop(DropReason::Proof) => &mut self.proofs,
-            Verdict::Drop(DropReason::Forged) => &mut self.forged,
+            Verdict::NoRoute => &mut self.dropped[DropReason::NoRoute],
+            Verdict::Ask { .. } => &mut self.dropped[DropReason::SynCookie],
+            Verdict::Drop(reason) => &mut self.dropped[*reason],
         };
         count.add(bytes);
         ledger.enter(line, verdict.outcome(), bytes);
@@ -226,27 +169,48 @@ impl GateCounters {
 
     /// Returns the sum of all verdicts, which equals [`received`](Self::received).
     pub fn ended(&self) -> Count {
-        let all = [
-            self.requests,
-            self.granted,
-            self.allowed,
-            self.back,
-            self.front,
-            self.no_route,
-            self.blocked,
-            self.declined,
-            self.over_rate,
-            self.policy,
-            self.no_grantor,
-            self.program,
-            self.program_error,
-            self.over_limit,
-            self.over_destination_limit,
-            self.syn_cookies,
-            self.proofs,
-            self.forged,
-        ];
-        let packets = all.iter().map(|count| count.packets).sum();
-        Count { packets, bytes: all.iter().map(|count| count.bytes).sum() }
+        let forwarded = [self.requests, self.granted, self.allowed, self.back, self.front];
+        let dropped = self.dropped.iter().map(|(_, count)| *count);
+        forwarded.into_iter().chain(dropped).fold(Count::default(), |sum, count| Count {
+            packets: sum.packets + count.packets,
+            bytes: sum.bytes + count.bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::DropReason;
+
+    /// Returns the code of all tests below a folder.
+    fn test_code(folder: &Path, is_test: bool) -> String {
+        let mut code = String::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_test = is_test || path.file_stem().is_some_and(|stem| stem == "tests");
+            if path.is_dir() {
+                code += &test_code(&path, is_test);
+            } else {
+                let text = fs::read_to_string(&path).unwrap();
+                let start = if is_test { Some(0) } else { text.find("#[cfg(test)]\nmod tests {") };
+                code += start.map_or("", |start| &text[start..]);
+            }
+        }
+        code
+    }
+
+    #[test]
+    fn every_drop_reason_has_a_test_that_names_it() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gate");
+        let code = test_code(&folder, false);
+        for reason in DropReason::GATE {
+            let name = format!("DropReason::{reason:?}");
+            let mut uses = code.match_indices(&name).map(|(at, _)| &code[at + name.len()..]);
+            let is_used = uses.any(|rest| !rest.starts_with(char::is_alphanumeric));
+            assert!(is_used, "no test in src/gate names {name}");
+        }
     }
 }

@@ -11,7 +11,7 @@
 //! otherwise.
 
 use gate::flow::{Flow, Pair};
-use gate::gate::{DropReason, Packet, Verdict as GateVerdict};
+use gate::gate::{Packet, Verdict as GateVerdict};
 use port::Frame;
 
 use super::GateHook;
@@ -41,22 +41,8 @@ impl GateHook {
         let (target, dscp) = match *verdict {
             GateVerdict::Front => return Placement::Batch(frame),
             GateVerdict::NoRoute => return dropped(frame, Verdict::NoRoute),
-            GateVerdict::Drop(DropReason::Blocked) => return dropped(frame, Verdict::Blocked),
-            GateVerdict::Drop(DropReason::Declined) => return dropped(frame, Verdict::Declined),
-            GateVerdict::Drop(DropReason::OverRate) => return dropped(frame, Verdict::OverRate),
-            GateVerdict::Drop(DropReason::Policy) => return dropped(frame, Verdict::Policy),
-            GateVerdict::Drop(DropReason::NoGrantor) => return dropped(frame, Verdict::NoGrantor),
-            GateVerdict::Drop(DropReason::Program) => return dropped(frame, Verdict::Program),
-            GateVerdict::Drop(DropReason::ProgramError) => {
-                return dropped(frame, Verdict::ProgramError);
-            }
-            GateVerdict::Drop(DropReason::OverLimit) => return dropped(frame, Verdict::OverLimit),
-            GateVerdict::Drop(DropReason::OverDestinationLimit) => {
-                return dropped(frame, Verdict::OverDestinationLimit);
-            }
-            GateVerdict::Drop(DropReason::Proof) => return dropped(frame, Verdict::Proof),
-            GateVerdict::Drop(DropReason::Forged) => return dropped(frame, Verdict::Forged),
             GateVerdict::Ask { .. } => return dropped(frame, Verdict::SynCookie),
+            GateVerdict::Drop(reason) => return dropped(frame, reason),
             GateVerdict::Back => (Target::Destination(key(flow)), 0),
             GateVerdict::Granted { grantor, renew } => {
                 (Target::Grantor(grantor), 1 + u8::from(renew))

@@ -82,7 +82,7 @@ fn cookie_answers_its_syn_and_a_reset_with_it_makes_an_entry() {
         rig.far[0].send(&syn);
         rig.rest();
         assert!(rig.far[1].take().is_some(), "the SYN goes on");
-        assert_eq!((rig.count(Verdict::SynCookie), rig.count(Verdict::Proof)), (1, 1));
+        assert_eq!((rig.count(Verdict::SynCookie), rig.count(Verdict::CookieReset)), (1, 1));
         assert_eq!(rig.counters.packets("syn_cookie"), 1);
         assert_eq!(rig.worker.stats().snapshot().originated, 1);
         rig.check();

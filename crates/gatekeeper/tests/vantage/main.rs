@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use datapath::{Adjacency, Verdict};
+use datapath::{Adjacency, Origin, Verdict};
 use fastrand::Rng;
 use fib::Hop;
 use fingerpost_gatekeeper::RuleOutcome;
@@ -191,54 +191,31 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
             while far.take().is_some() {}
         }
     }
-    // Tested elsewhere: programs, which clang compiles (smoke/gate_test.sh), SYN cookies (cookies.rs),
-    // the handover between two workers (steering.rs), and packets that no worker takes and the kernel
-    // drops (smoke/queues_test.sh).
-    let elsewhere = [
-        Verdict::Program,
-        Verdict::ProgramError,
-        Verdict::SynCookie,
-        Verdict::Proof,
-        Verdict::HandoverFull,
-        Verdict::Unserved,
+    // The tests of the gate have packets for each reason of the gate's own. Tested elsewhere are the
+    // handover between two workers (steering.rs), and packets that no worker takes and the kernel drops
+    // (smoke/queues_test.sh).
+    let own = [
+        Verdict::Blocked,
+        Verdict::Declined,
+        Verdict::OverRate,
+        Verdict::Policy,
+        Verdict::NoGrantor,
+        Verdict::OverLimit,
+        Verdict::OverDestinationLimit,
+        Verdict::Forged,
     ];
-    let gates = |verdict: &Verdict| verdict.is_gates() && !elsewhere.contains(verdict);
-    for verdict in Verdict::ALL.into_iter().filter(gates) {
+    let elsewhere = [Verdict::HandoverFull, Verdict::Unserved];
+    let queues =
+        |verdict: &Verdict| verdict.origin() == Origin::GateQueues && !elsewhere.contains(verdict);
+    for verdict in Verdict::ALL.into_iter().filter(queues).chain(own) {
         assert!(rig.count(verdict) > 0, "no packet ended as {verdict:?}");
     }
     let packets = |name: &str| rig.counters.packets(name);
-    let ended = [
-        "request",
-        "granted",
-        "back",
-        "front",
-        "no_route",
-        "blocked",
-        "declined",
-        "over_rate",
-        "policy",
-        "no_grantor",
-        "program",
-        "program_error",
-        "over_limit",
-        "over_destination_limit",
-        "syn_cookie",
-        "cookie_reset",
-        "allowed",
-        "forged",
-    ];
-    assert_eq!(packets("received"), ended.into_iter().map(packets).sum::<u64>());
-    for (name, verdict) in [
-        ("blocked", Verdict::Blocked),
-        ("declined", Verdict::Declined),
-        ("over_rate", Verdict::OverRate),
-        ("policy", Verdict::Policy),
-        ("no_grantor", Verdict::NoGrantor),
-        ("over_limit", Verdict::OverLimit),
-        ("over_destination_limit", Verdict::OverDestinationLimit),
-        ("forged", Verdict::Forged),
-    ] {
-        assert_eq!(packets(name), rig.count(verdict), "{name}");
+    let forwarded = ["request", "granted", "back", "front", "no_route", "allowed"];
+    let ended = forwarded.into_iter().chain(Verdict::GATE.map(Verdict::name));
+    assert_eq!(packets("received"), ended.map(packets).sum::<u64>());
+    for verdict in Verdict::GATE {
+        assert_eq!(packets(verdict.name()), rig.count(verdict), "{verdict:?}");
     }
     assert!(packets("allowed") > 0);
     rig.worker.close();

@@ -102,7 +102,7 @@ fn flow_without_an_entry_has_its_priority_and_the_declines_of_its_prefix() {
     gate.decide(10 * SECOND, &decline, Stamp::default(), hash).unwrap();
     assert_eq!([0, 1].map(|at| send(&mut gate, (10 + at) * SECOND, 1 << 20)), [0, 0]);
     assert_eq!(send(&mut gate, 21 * SECOND, 1 << 20), 41);
-    assert_eq!(gate.counts().declined.packets, 2);
+    assert_eq!(gate.counts().dropped[DropReason::Declined].packets, 2);
 }
 
 /// 4096 entries under a million random flows.

@@ -110,7 +110,7 @@ fn dscp_of(verdict: Verdict) -> u8 {
     }
 }
 
-const PROOF: Verdict = Verdict::Drop(DropReason::Proof);
+const PROOF: Verdict = Verdict::Drop(DropReason::CookieReset);
 
 fn families() -> [Flow; 2] {
     [Flow::v4(5, PROTECTED), Flow::v6(5, 0x2001_0db8 << 96 | 1)]
@@ -135,7 +135,13 @@ fn proven_source_has_an_entry_and_the_priority_of_its_waiting_time() {
         assert_eq!(dscp_of(rig.syn(3 * SECOND + 2000, flow, PORT)), 43);
         let counts = rig.gate.counts();
         assert_eq!((counts.validated, counts.inserted, counts.readmitted), (1, 1, 0));
-        assert_eq!((counts.syn_cookies.packets, counts.proofs.packets), (1, 2));
+        assert_eq!(
+            (
+                counts.dropped[DropReason::SynCookie].packets,
+                counts.dropped[DropReason::CookieReset].packets
+            ),
+            (1, 2)
+        );
         assert_eq!(counts.invalid_cookies, 1, "none of a flow that has an entry");
         // No cookie is outstanding: resets are ordinary requests again.
         assert_eq!(dscp_of(rig.reset(10 * SECOND, flow, PORT, cookie.acknowledgement)), 45);
@@ -234,7 +240,10 @@ fn only_complete_syns_are_challenged() {
         let flow = Flow::v4(1000 + src as u32, PROTECTED);
         assert_eq!(dscp_of(rig.send(2 * SECOND, flow, &other)), 41);
         assert_eq!(dscp_of(rig.send(3 * SECOND, flow, &other)), 42, "the waiting time counts");
-        assert_eq!((rig.gate.table().len(), rig.gate.counts().syn_cookies.packets), (1, 0));
+        assert_eq!(
+            (rig.gate.table().len(), rig.gate.counts().dropped[DropReason::SynCookie].packets),
+            (1, 0)
+        );
     }
     // Without bytes no packet is challenged.
     let mut verdict = [Verdict::NoRoute];
@@ -255,7 +264,10 @@ fn only_complete_syns_are_challenged() {
         rig.syn(6 * SECOND, Flow::v4(2000 + src, PROTECTED), PORT);
     }
     let counts = rig.gate.counts();
-    assert_eq!((counts.syn_cookies.packets, counts.cookies_rate_limited), (20, 80));
+    assert_eq!(
+        (counts.dropped[DropReason::SynCookie].packets, counts.cookies_rate_limited),
+        (20, 80)
+    );
 }
 
 /// Proofs among the packets of one group; then a table full of decided flows, which has no room for

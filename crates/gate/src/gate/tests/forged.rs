@@ -78,7 +78,7 @@ fn forged_packets_are_dropped_in_any_flow_state() {
         assert_eq!(gate.counts().received, gate.counts().ended());
     }
     assert!(forged > 10_000 && honest > 10_000, "{forged} {honest}");
-    assert_eq!(gate.counts().forged.packets, forged);
+    assert_eq!(gate.counts().dropped[DropReason::Forged].packets, forged);
 }
 
 /// A flow that a new policy protects is granted no longer, though no decision retracted the grant.

@@ -82,7 +82,10 @@ fn limit_applies_to_its_prefix_only() {
     let rates = rig.rate(&flows, 0);
     assert!(is_near(rates.iter().sum(), 19.0), "{rates:?}");
     let counts = rig.gate.counts();
-    assert!(counts.over_limit.packets > 5_000 && counts.over_destination_limit.packets == 0);
+    assert!(
+        counts.dropped[DropReason::OverLimit].packets > 5_000
+            && counts.dropped[DropReason::OverDestinationLimit].packets == 0
+    );
     assert!(is_near(rig.rate(&[free], SECOND)[0], 81.6));
     // Packets above the limit are dropped for that reason, also those of flows without an entry.
     let asks = [packet(&rig.key, Flow::v4(9, PROTECTED), 1400); 64];
@@ -105,8 +108,8 @@ fn each_destination_has_its_own_limit() {
     flows.into_iter().chain([six]).for_each(|flow| rig.grant(flow));
     let rates = rig.rate(&flows, 0);
     assert!(is_near(rates[0] + rates[1], 9.5) && is_near(rates[2], 9.5), "{rates:?}");
-    assert!(rig.gate.counts().over_destination_limit.packets > 5_000);
-    assert_eq!(rig.gate.counts().over_limit.packets, 0);
+    assert!(rig.gate.counts().dropped[DropReason::OverDestinationLimit].packets > 5_000);
+    assert_eq!(rig.gate.counts().dropped[DropReason::OverLimit].packets, 0);
     assert!(is_near(rig.rate(&[six], SECOND)[0], 9.5));
     assert_eq!(rig.gate.displaced(), 0);
 }
@@ -140,7 +143,7 @@ fn allowed_source_passes_before_everything() {
         assert_eq!(verdicts[3..], [Verdict::Back, Verdict::NoRoute]);
     }
     let counts = rig.gate.counts();
-    assert_eq!((counts.allowed.packets, counts.declined.packets), (4, 0));
+    assert_eq!((counts.allowed.packets, counts.dropped[DropReason::Declined].packets), (4, 0));
     // The declined entry, and that of the source that is not on the list.
     assert_eq!(rig.gate.table().len(), 2);
     assert_eq!(counts.received, counts.ended());
@@ -176,7 +179,10 @@ fn blocked_source_is_dropped_before_everything() {
         assert_eq!(verdicts[5..], [Verdict::Back, Verdict::Back, Verdict::NoRoute]);
     }
     let counts = rig.gate.counts();
-    assert_eq!((counts.blocked.packets, counts.blocked.bytes), (10, 10_000));
+    assert_eq!(
+        (counts.dropped[DropReason::Blocked].packets, counts.dropped[DropReason::Blocked].bytes),
+        (10, 10_000)
+    );
     assert_eq!(rig.gate.table().len(), 1, "the granted one's");
     assert_eq!(counts.received, counts.ended());
     // Without the list, the grant is in force again.

@@ -8,7 +8,7 @@ use fib::{Prefix, Publisher};
 use super::{GRANT, SECOND, packet, random_flow};
 use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::{Flow, Key, Pair};
-use crate::gate::{Gate, OutcomeCounts, Packet, RuleOutcome, Verdict};
+use crate::gate::{DropReason, Gate, OutcomeCounts, Packet, RuleOutcome, Verdict};
 use crate::policy::sources::{SourceClass, SourceListBuilder};
 use crate::policy::{Action, Address, Grantor, MAX_RULE_IDS, Policy, PolicyBuilder, RuleId};
 use crate::state::{Decision, Stamp};
@@ -150,11 +150,11 @@ fn every_packet_is_counted_for_the_rule_that_decided() {
         for (what, count) in [
             ("granted", counts.granted),
             ("allowed", counts.allowed),
-            ("blocked", counts.blocked),
-            ("declined", counts.declined),
-            ("over a limit", counts.over_limit),
-            ("without a grantor", counts.no_grantor),
-            ("without a route", counts.no_route),
+            ("blocked", counts.dropped[DropReason::Blocked]),
+            ("declined", counts.dropped[DropReason::Declined]),
+            ("over a limit", counts.dropped[DropReason::OverLimit]),
+            ("without a grantor", counts.dropped[DropReason::NoGrantor]),
+            ("without a route", counts.dropped[DropReason::NoRoute]),
         ] {
             assert!(count.packets > 50, "{what}: {counts:?}");
         }
