@@ -1,11 +1,11 @@
 /*
- * DPDK as a rival: its environment started without asking anything of the machine, and
- * its memory on huge pages nevertheless. For `rte_fib.c` and `rte_lpm.c`.
+ * DPDK as a rival: starts its environment without requirements on the machine, and with its
+ * memory on huge pages. For `rte_fib.c` and `rte_lpm.c`.
  *
- * DPDK would take huge pages that are set aside beforehand; a test may not ask that
- * of a machine. So that it does not pay for small ones where the other side's tables
- * are on huge ones, its memory is replaced by some that the kernel is advised about in
- * the same way. How much came to lie on huge pages is part of the answer to `table`.
+ * DPDK uses huge pages that the system has reserved beforehand, which a test cannot require.
+ * Small pages would be a disadvantage against our tables on huge ones, so its memory is
+ * replaced by memory with the same advice to the kernel. The answer to `table` contains the
+ * bytes on huge pages.
  */
 
 #ifndef RIVAL_DPDK_H
@@ -22,11 +22,11 @@
 #include <rte_version.h>
 
 /*
- * Puts anonymous memory in the place of DPDK's, with the kernel advised of huge pages.
+ * Replaces the memory of DPDK by anonymous memory with the advice to use huge pages.
  *
- * Without pages set aside DPDK takes a shared file in memory, which is on small pages
- * for good. Nobody shares it with us, so a private copy does as well; only what has
- * been touched is copied.
+ * Without reserved pages DPDK uses a shared file in memory, which stays on small pages. No
+ * other process shares it, so that a private copy is equivalent; only touched pages are
+ * copied.
  */
 static int advise(const struct rte_memseg_list *list, void *unused)
 {
@@ -55,7 +55,7 @@ static int advise(const struct rte_memseg_list *list, void *unused)
 		if (resident[i] & 1)
 			memcpy((char *)list->base_va + i * page, kept + n++ * page, page);
 leave:
-	/* Where it cannot be done the pages stay small: `huge` tells. */
+	/* If it fails, the pages stay small, and `huge` reports that. */
 	free(resident);
 	free(kept);
 	return 0;
@@ -76,13 +76,13 @@ static bool start_dpdk(size_t room)
 
 	snprintf(prefix, sizeof(prefix), "fingerpost-%d", (int)getpid());
 	snprintf(megabytes, sizeof(megabytes), "%zu", room >> 20);
-	/* Killed in the middle of this it would leave a folder. */
+	/* A kill during the start would leave a folder. */
 	prctl(PR_SET_PDEATHSIG, 0);
 	if (rte_eal_init(sizeof(eal) / sizeof(*eal) - 1, eal) < 0) {
 		SAY("error starting DPDK: %s", rte_strerror(rte_errno));
 		return false;
 	}
-	/* The folder it makes for files it was told not to keep. */
+	/* The folder that DPDK creates even without files in it. */
 	snprintf(folder, sizeof(folder), "%s", rte_eal_get_runtime_dir());
 	rmdir(folder);
 	rmdir(dirname(folder));

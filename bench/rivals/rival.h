@@ -1,19 +1,18 @@
 /*
- * What every rival in C has in common: the lines, the files, the threads, the clock.
+ * The shared code of the rivals in C: the protocol, the files, the threads, the clock.
  *
  *   fingerpost (bench/src/rival/)              a rival
  *     draws keys, compares answers, keeps turns  ── a line ──►   one command
  *     keys, routes, answers: files that both map          ◄── `ok …` or `error …` ──
  *
- * `README.md` has the commands and the files. A rival includes this file and defines the
+ * `README.md` defines the commands and the files. A rival includes this file and defines the
  * `rival_…` functions declared below; `main` is here.
  *
- * Time is the calling thread's on a CPU (CLOCK_THREAD_CPUTIME_ID), as on the other
- * side; every pass runs in threads of its own, each bound to one CPU and to its own
- * section of the keys. Answers of a timed pass go into one buffer as long as a burst,
- * which is what an application does with them and the cheapest there is. The latency of
- * single lookups is taken by the monotonic clock, since to ask for the other takes longer
- * than a lookup.
+ * Time is the CPU time of the calling thread (CLOCK_THREAD_CPUTIME_ID), as for our engines;
+ * every pass runs in threads of its own, each bound to one CPU and to its own section of
+ * the keys. Answers of a timed pass go into one buffer as long as a burst, as in an
+ * application; this is the cheapest place. The latency of single lookups is measured by the
+ * monotonic clock, since a call of the other clock takes longer than a lookup.
  */
 
 #ifndef RIVAL_H
@@ -38,16 +37,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Keys to a call at the most. */
+/* The most keys per call. */
 #define BURST_MAX 1024
-/* Threads at the most. */
+/* The most threads. */
 #define THREADS_MAX 64
-/* The hop that is none: no route, and in a list of changes a withdrawal. */
+/* The hop of no route; in a list of changes, a withdrawal. */
 #define NONE 0
 /* The bytes of an IPv6 address. */
 #define ADDR6 16
 
-/* A route or a change, as it lies in a file. */
+/* A route or a change, in the format of the files. */
 struct route4 {
 	uint32_t addr; /* host order */
 	uint32_t len;
@@ -64,7 +63,7 @@ struct route6 {
 struct map {
 	void *at;
 	size_t bytes;
-	/* What is mapped, which may be more. */
+	/* The size of the mapping, which may be larger. */
 	size_t room;
 };
 
@@ -72,9 +71,9 @@ struct map {
 struct part {
 	size_t first, last;
 	unsigned int cpu, burst;
-	/* One at a time, the next key waiting for the last answer. */
+	/* One key at a time, dependent on the last answer. */
 	bool chained;
-	/* Where all answers go, or NULL. */
+	/* The buffer of all answers, or NULL. */
 	uint32_t *out;
 	pthread_barrier_t *ready;
 	double seconds;
@@ -82,27 +81,28 @@ struct part {
 
 /* The family of the table: 4 or 6, or 0 before there is one. */
 static unsigned int family;
-/* The keys of the passes to come. */
+/* The keys of the next passes. */
 static struct map keys;
-/* Some bits of every answer are part of the next key: none, but known to nobody. */
-static volatile uint32_t none_of_it;
+/* Zero, which the compiler cannot know: masks each answer before it is mixed into the next key. */
+static volatile uint32_t zero_mask;
 
-/* Says who it is. */
+/* Returns the name and version. */
 static const char *rival_version(void);
-/* Makes an empty table for these routes and some more; false after a line of why not. */
+/* Creates an empty table for these routes and some more; on failure prints an error line and
+ * returns false. */
 static bool rival_make(const struct map *routes);
-/* Takes one route in, changes it or (hop NONE) takes it out; a negative errno else. */
+/* Inserts, changes or (hop NONE) removes a route; returns 0 or a negative errno. */
 static int rival_change4(const struct route4 *route);
 static int rival_change6(const struct route6 *route);
 /* Returns the bytes that lookups may touch. */
 static size_t rival_bytes(void);
-/* Chooses one of several functions of lookup; a negative errno where there is none. */
+/* Selects one of several lookup functions; returns a negative errno for an unknown name. */
 static int rival_lookup(const char *word);
-/* Looks its part of the keys up. */
+/* Looks up the keys of a part. */
 static void rival_pass(const struct part *part);
 
-/* Says to the compiler that what lies at a place is read: answers of a timed pass go
- * nowhere else, and a lookup that is inlined would go with them. */
+/* Makes the compiler assume that the memory at `place` is read: nothing else reads the answers of
+ * a timed pass, and the compiler would remove an inlined lookup. */
 static inline void used(const void *place)
 {
 	__asm__ volatile("" : : "r"(place) : "memory");
@@ -119,7 +119,7 @@ static double now(clockid_t clock)
 	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Maps a file; tells what is wrong in a line and returns false. */
+/* Maps a file; on failure prints an error line and returns false. */
 static bool map(const char *path, bool writable, struct map *to)
 {
 	int file = open(path, writable ? O_RDWR : O_RDONLY);
@@ -144,9 +144,9 @@ static bool map(const char *path, bool writable, struct map *to)
 }
 
 /*
- * Moves what is mapped into memory on huge pages. A processor fetches ahead within a
- * page: keys on small ones come late every 4 KiB, which is not the table's fault. Where
- * there is no memory for it the keys stay where they are.
+ * Moves a mapping to memory on huge pages. The hardware prefetcher stops at the end of a
+ * page: keys on small pages are late every 4 KiB, which is no property of the table. Without
+ * memory for the copy, the keys stay in the file's mapping.
  */
 static void settle(struct map *which)
 {
@@ -233,7 +233,7 @@ static void table(const char *words)
 		return;
 	family = wanted;
 	if (!rival_make(&routes)) {
-		/* It may be half made: there is no way on. */
+		/* The table may be incomplete: nothing can follow. */
 		exit(1);
 	}
 	start = now(CLOCK_THREAD_CPUTIME_ID);
@@ -258,7 +258,7 @@ static void *work(void *words)
 
 	CPU_ZERO(&cpus);
 	CPU_SET(part->cpu, &cpus);
-	/* A machine that forbids it is measured unpinned, as by the other side. */
+	/* If the machine forbids it, the pass runs unpinned, as for our engines. */
 	(void)pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
 	pthread_barrier_wait(part->ready);
 	start = now(CLOCK_THREAD_CPUTIME_ID);
@@ -267,7 +267,7 @@ static void *work(void *words)
 	return NULL;
 }
 
-/* Says whether there is what a pass takes; returns the number of keys. */
+/* Returns the number of keys, or 0 with an error line without a table or keys. */
 static size_t prepared(const char *what)
 {
 	if (family == 0 || keys.at == NULL) {

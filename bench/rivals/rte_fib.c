@@ -2,10 +2,9 @@
  * A rival: the longest-prefix match of DPDK, `rte_fib` for IPv4 (DIR-24-8) and
  * `rte_fib6` for IPv6 (a trie of 24, then 8 bits).
  *
- * It is written from DPDK's headers, and calls nothing but their functions: the
- * table is filled route by route and the time of a pass is that of
- * `rte_fib_lookup_bulk`. Next hops take 2 bytes where there are few enough, one bit of
- * which says that there is a further stage, and 4 else.
+ * It is written from DPDK's headers, and calls only their functions: the table is filled
+ * route by route, and the time of a pass is that of `rte_fib_lookup_bulk`. Next hops take 2
+ * bytes if they fit, of which one bit marks a further stage, else 4.
  */
 
 #ifndef RIVAL_DPDK_H
@@ -32,7 +31,7 @@ static bool rival_make(const struct map *routes)
 	bool wide = most_hop(routes) > NARROW || spare > NARROW;
 	size_t width = wide ? 4 : 2;
 	size_t count = number(routes);
-	/* Updates may bring routes that were not there. */
+	/* Room for routes that updates add. */
 	int most = (int)(count + count / 8 + 1024);
 
 	bytes = (width << FIRST) + (needed << STRIDE) * width;
@@ -116,11 +115,11 @@ static void pass4(const struct part *part)
 static void chain4(const struct part *part)
 {
 	const uint32_t *ips = keys.at;
-	const uint32_t none = none_of_it;
+	const uint32_t zero = zero_mask;
 	uint64_t hop = NONE;
 
 	for (size_t i = part->first; i < part->last; i++) {
-		uint32_t ip = ips[i] ^ ((uint32_t)hop & none);
+		uint32_t ip = ips[i] ^ ((uint32_t)hop & zero);
 
 		rte_fib_lookup_bulk(fib4, &ip, &hop, 1);
 		if (part->out != NULL)
@@ -146,14 +145,14 @@ static void pass6(const struct part *part)
 static void chain6(const struct part *part)
 {
 	uint8_t (*ips)[ADDR6] = keys.at;
-	const uint32_t none = none_of_it;
+	const uint32_t zero = zero_mask;
 	uint64_t hop = NONE;
 
 	for (size_t i = part->first; i < part->last; i++) {
 		uint64_t ip[1][ADDR6 / 8];
 
 		memcpy(ip, ips[i], sizeof(ip));
-		ip[0][0] ^= hop & none;
+		ip[0][0] ^= hop & zero;
 		rte_fib6_lookup_bulk(fib6, (uint8_t (*)[ADDR6])ip, &hop, 1);
 		if (part->out != NULL)
 			part->out[i] = (uint32_t)hop;

@@ -3,12 +3,12 @@
  * groups of 8 below it, 4 bytes an entry) and `rte_lpm6` for IPv6 (the same, ever deeper).
  *
  * Lookups are `rte_lpm_lookup_bulk`, which DPDK inlines into the caller, or four at a
- * time in a vector (`lookup x4`: `rte_lpm_lookupx4`, what its own forwarder uses), and
- * `rte_lpm6_lookup_bulk_func`. Neither table holds a route of length 0: it is kept
- * beside, and is the answer where there is no other.
+ * time in a vector (`lookup x4`: `rte_lpm_lookupx4`, as in DPDK's own forwarder), and
+ * `rte_lpm6_lookup_bulk_func`. Neither table can hold a route of length 0: it is
+ * stored apart, and is the answer if there is no other.
  *
- * `rte_lpm_add` goes through all rules of the same length to see whether it has this one,
- * so that a full table takes minutes to fill. That is how it is.
+ * `rte_lpm_add` searches all rules of the same length for the new one, so that a full table
+ * takes minutes to fill.
  */
 
 #ifndef RIVAL_DPDK_H
@@ -17,7 +17,7 @@
 #include <rte_lpm.h>
 #include <rte_lpm6.h>
 
-/* Next hops are so wide. */
+/* The largest next hops. */
 #define HOP4 0x00ffffff
 #define HOP6 ((1 << 21) - 1)
 
@@ -36,7 +36,7 @@ static bool rival_make(const struct map *routes)
 {
 	size_t needed = groups(routes), spare = spare_groups(routes, needed);
 	size_t count = number(routes), most = count + count / 8 + 1024;
-	/* The rules of IPv6 are in a hash table, and their bookkeeping is not small. */
+	/* The rules of IPv6 are in a hash table with a large overhead. */
 	size_t rules = most * (family == 4 ? sizeof(struct rte_lpm_tbl_entry) * 2 : 256);
 
 	if (most_hop(routes) > (family == 4 ? HOP4 : HOP6)) {
@@ -97,7 +97,7 @@ static int rival_lookup(const char *word)
 	return by_four && family != 4 ? -ENOTSUP : 0;
 }
 
-/* Makes our answer of rte_lpm's. */
+/* Converts an answer of rte_lpm. */
 static uint32_t hop4(uint32_t said)
 {
 	return said & RTE_LPM_LOOKUP_SUCCESS ? said & HOP4 : fallback;
@@ -142,11 +142,11 @@ static void pass4_by_four(const struct part *part)
 static void chain4(const struct part *part)
 {
 	const uint32_t *ips = keys.at;
-	const uint32_t none = none_of_it;
+	const uint32_t zero = zero_mask;
 	uint32_t hop = NONE;
 
 	for (size_t i = part->first; i < part->last; i++) {
-		if (rte_lpm_lookup(lpm4, ips[i] ^ (hop & none), &hop) != 0)
+		if (rte_lpm_lookup(lpm4, ips[i] ^ (hop & zero), &hop) != 0)
 			hop = fallback;
 		if (part->out != NULL)
 			part->out[i] = hop;
@@ -154,7 +154,7 @@ static void chain4(const struct part *part)
 	used(&hop);
 }
 
-/* Makes our answer of rte_lpm6's, which has -1 for none. */
+/* Converts an answer of rte_lpm6, which has -1 for none. */
 static uint32_t hop6(int32_t said)
 {
 	return said < 0 ? fallback : (uint32_t)said;
@@ -178,14 +178,14 @@ static void pass6(const struct part *part)
 static void chain6(const struct part *part)
 {
 	uint8_t (*ips)[ADDR6] = keys.at;
-	const uint32_t none = none_of_it;
+	const uint32_t zero = zero_mask;
 	uint32_t hop = NONE;
 
 	for (size_t i = part->first; i < part->last; i++) {
 		uint64_t ip[ADDR6 / 8];
 
 		memcpy(ip, ips[i], sizeof(ip));
-		ip[0] ^= hop & none;
+		ip[0] ^= hop & zero;
 		if (rte_lpm6_lookup(lpm6, (const uint8_t *)ip, &hop) != 0)
 			hop = fallback;
 		if (part->out != NULL)

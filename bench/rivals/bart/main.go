@@ -1,12 +1,12 @@
-// A rival: bart.Fast of github.com/gaissmai/bart, asked by lines (../README.md).
+// A rival: bart.Fast of github.com/gaissmai/bart, behind the line protocol of ../README.md.
 //
-// Keys and routes are read from files that the other side wrote, answers are written into
-// one that it reads; they are mapped. Fast is the faster of the library's two tables with
-// values. It takes a netip.Addr, one a call, which is made of the key within the time that
-// is told, as a forwarder would have to. Its hop is a uint32, 0 being none.
+// Keys and routes are read from mapped files of the parent process, and answers are written into
+// one. Fast is the faster of the library's two tables with values. It takes one netip.Addr per
+// call; the conversion of the key is part of the reported time, as a forwarder has to do it too.
+// Its hop is a uint32; 0 is none.
 //
-// Every pass runs in goroutines that are locked to threads, each bound to one CPU, and its
-// time is that thread's on the CPU. The collector is off during passes: there is no garbage.
+// Every pass runs in goroutines that are locked to threads, each bound to one CPU; its time is
+// the CPU time of that thread. The garbage collector is off during passes: there is no garbage.
 package main
 
 import (
@@ -35,8 +35,8 @@ type rival struct {
 	bytes  uint64
 }
 
-// Some bits of every answer are part of the next key: none, but known to nobody.
-var noneOfIt = len(os.Args) > 1 << 20
+// Always false, which the compiler cannot know: makes each key of a chain depend on the last answer.
+var neverTrue = len(os.Args) > 1 << 20
 
 func main() {
 	version := "bart"
@@ -108,7 +108,7 @@ func mapped(path string, write bool) ([]byte, error) {
 		syscall.MAP_SHARED|syscall.MAP_POPULATE)
 }
 
-// clock tells the time of the calling thread on a CPU.
+// clock returns the CPU time of the calling thread.
 func clock() float64 {
 	var usage syscall.Timespec
 	const threadCPU = 3
@@ -116,7 +116,7 @@ func clock() float64 {
 	return float64(usage.Sec) + float64(usage.Nsec)/1e9
 }
 
-// pin binds the calling thread to one CPU; where that is forbidden it stays unbound.
+// pin binds the calling thread to one CPU; if that is forbidden, it stays unbound.
 func pin(cpu int) {
 	var set [16]uint64
 	set[cpu/64] = 1 << (cpu % 64)
@@ -147,7 +147,7 @@ func live() uint64 {
 	return memory.HeapAlloc
 }
 
-// change makes the changes of a file, hop 0 taking a route out.
+// change applies the changes of a file; hop 0 withdraws a route.
 func (r *rival) change(path string) (int, float64, error) {
 	list, err := mapped(path, false)
 	if err != nil {
@@ -185,17 +185,17 @@ func v4(key uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(key >> 24), byte(key >> 16), byte(key >> 8), byte(key)})
 }
 
-// look looks keys[first:last] up, and returns the last answer. Answers go to out, where
-// there is one; chained, some bits of each answer, which are none, change the next key.
+// look looks keys[first:last] up, and returns the last answer. Answers go to out, if it is not
+// nil. If chained, zero bits derived from each answer are part of the next key.
 func (r *rival) look(first, last int, chained bool, out []uint32) uint32 {
-	var none, hop uint32
-	if chained && noneOfIt {
-		none = 1
+	var zero, hop uint32
+	if chained && neverTrue {
+		zero = 1
 	}
 	if r.family == 4 {
 		keys := unsafe.Slice((*uint32)(unsafe.Pointer(&r.keys[0])), len(r.keys)/4)
 		for i := first; i < last; i++ {
-			hop, _ = r.table.Lookup(v4(keys[i] ^ hop&none))
+			hop, _ = r.table.Lookup(v4(keys[i] ^ hop&zero))
 			if out != nil {
 				out[i] = hop
 			}
@@ -204,7 +204,7 @@ func (r *rival) look(first, last int, chained bool, out []uint32) uint32 {
 	}
 	for i := first; i < last; i++ {
 		key := [16]byte(r.keys[i*16 : i*16+16])
-		key[15] ^= byte(hop & none)
+		key[15] ^= byte(hop & zero)
 		hop, _ = r.table.Lookup(netip.AddrFrom16(key))
 		if out != nil {
 			out[i] = hop
@@ -221,7 +221,7 @@ func (r *rival) count() int {
 	return len(r.keys) / 16
 }
 
-// The last answers, which nobody may find to be of no use.
+// The last answers: stored, so that the compiler does not remove the lookups.
 var sink uint32
 
 func (r *rival) pass(words []string) (string, error) {
@@ -254,7 +254,7 @@ func (r *rival) pass(words []string) (string, error) {
 	done.Add(threads)
 	for i := range threads {
 		go func() {
-			// Never unlocked, so that a thread that is bound to one CPU ends with it.
+			// Never unlocked, so that the thread, which is bound to one CPU, ends with the goroutine.
 			runtime.LockOSThread()
 			defer done.Done()
 			pin(i)
