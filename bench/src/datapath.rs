@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use datapath::stats::WorkerStats;
 use datapath::{
-    Adjacencies, Adjacency, Group, Ingress, Ingresses, Locals, SourceCheck, Tables, Worker,
+    Adjacencies, Adjacency, Group, Ingress, Ingresses, Locals, ReversePathFilter, Tables, Worker,
     WorkerSetup, wants,
 };
 use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
@@ -195,7 +195,7 @@ fn worker(
         Box::new(source.with_mac(MAC)),
         Box::new(Replay::new("out", Pool::new(), Sink::Count)),
     ];
-    let sources = if sources { SourceCheck::Loose } else { SourceCheck::Off };
+    let sources = if sources { ReversePathFilter::Loose } else { ReversePathFilter::Off };
     let locals = Arc::new(Locals::new([OWN], [1]));
     let ingress = Ingress { table: 0, locals, sources, ..Ingress::default() };
     Ok(Worker::new(WorkerSetup {

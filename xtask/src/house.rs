@@ -76,8 +76,8 @@ const LIBRARIES: &[&str] = &[
     "datapath",
 ];
 
-/// Our crates that the tests of any crate may use in addition, to read real tables from files.
-pub(crate) const FOR_TESTS: &[&str] = &["feed"];
+/// Our crates that the tests of any crate may use in addition: real tables, headers, messages.
+pub(crate) const FOR_TESTS: &[&str] = &["feed", "wire", "api"];
 
 /// Crates whose modules may grant themselves unsafe code.
 const MAY_GRANT_UNSAFE: [&str; 3] = ["crates/fib", "crates/port", "crates/capi"];

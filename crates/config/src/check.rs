@@ -12,34 +12,18 @@ use fib::{Addr, Choice, Prefix};
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
+use super::checker::Checker;
 use super::{
     CONTROL, Config, ConfigError, ImageFile, Interface, Level, Metrics, NextHop, Problem,
     RouteFile, Target, TimeSpan, Via, feeds, place, stall, text,
 };
-use datapath::{Adjacency, PuntRates, SourceCheck};
+use datapath::{Adjacency, PuntRates, ReversePathFilter};
 
 /// The name that leads nowhere.
 const BLACKHOLE: &str = "blackhole";
 
-pub(super) struct Checker<'t> {
-    text: &'t str,
-    problems: Vec<Problem>,
-}
-
-impl Checker<'_> {
-    pub(super) fn problem<T>(
-        &mut self,
-        at: &Spanned<T>,
-        key: &'static str,
-        what: impl Into<String>,
-    ) {
-        let (line, _) = place(self.text, at.span().start);
-        self.problems.push(Problem { line, key, what: what.into() });
-    }
-}
-
 pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config, ConfigError> {
-    let mut c = Checker { text, problems: Vec::new() };
+    let mut c = Checker::new(text);
     let stall = stall(file.workers.stall_timeout);
     let cores = cores(&mut c, file.workers);
     let interfaces = interfaces(&mut c, file.interface, cores.len());
@@ -176,15 +160,15 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
         }
         let queues = queues.map(Spanned::into_inner);
         let sources = match rpf.as_ref().map(|rpf| rpf.get_ref().as_str()) {
-            None | Some("off") => SourceCheck::Off,
-            Some("loose") => SourceCheck::Loose,
-            Some("strict") => SourceCheck::Strict,
+            None | Some("off") => ReversePathFilter::Off,
+            Some("loose") => ReversePathFilter::Loose,
+            Some("strict") => ReversePathFilter::Strict,
             Some(other) => {
                 let what = format!("{other:?} is none of off, loose, strict");
                 if let Some(rpf) = &rpf {
                     c.problem(rpf, "interface.rpf", what);
                 }
-                SourceCheck::Off
+                ReversePathFilter::Off
             }
         };
         let number = table.as_ref().map(|table| *table.get_ref());

@@ -12,7 +12,7 @@ use fib::{Addr, Prefix};
 use nix::unistd::User;
 use toml::Spanned;
 
-use super::check::Checker;
+use super::checker::Checker;
 use super::text;
 
 /// The user that Debian's package of FRR makes for its daemons.

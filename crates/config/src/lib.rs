@@ -66,6 +66,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod checker;
 mod feeds;
 mod logging;
 mod metrics;
@@ -85,7 +86,7 @@ use port::af_xdp::ModeChoice;
 use port::af_xdp::steer::{EarlyDropConfig, STALL};
 use serde::de::DeserializeOwned;
 
-use datapath::{PuntRates, SourceCheck};
+use datapath::{PuntRates, ReversePathFilter};
 
 pub use logging::{Level, LogSection};
 pub use metrics::{Metrics, MetricsSection, ProblemSink, is_host_name};
@@ -152,7 +153,7 @@ pub struct Interface {
     /// lead to, if none is said (`run` only).
     pub table: Option<u32>,
     /// Which sources its packets may have.
-    pub sources: SourceCheck,
+    pub sources: ReversePathFilter,
     /// Its packets are left to the kernel, and those counted that would have been taken.
     pub observe: bool,
     /// What the steering program may drop, where it is one of a gate's.

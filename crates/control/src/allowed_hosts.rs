@@ -21,7 +21,7 @@ use hyper::header::HOST;
 
 use config::is_host_name;
 
-use super::http::HttpResponse;
+use super::http_message::HttpResponse;
 
 /// The host names that the server accepts, beside addresses and `localhost`.
 #[derive(Clone, Debug, Default)]

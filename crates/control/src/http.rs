@@ -40,6 +40,7 @@ use tokio::task::JoinSet;
 
 use super::allowed_hosts::AllowedHosts;
 use super::clients::{Client, Connections, RequestLimiter};
+use super::http_message::{HttpRequest, HttpResponse, RequestHandler};
 use super::rights;
 
 /// The most connections at once.
@@ -63,41 +64,6 @@ const SECURITY_HEADERS: [(&str, &str); 5] = [
     ("cross-origin-resource-policy", "same-origin"),
     ("cache-control", "no-store"),
 ];
-
-/// A request of a client.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpRequest {
-    /// The path, not decoded.
-    pub path: String,
-    /// The query, without the question mark.
-    pub query: String,
-    /// The header `Accept`.
-    pub accept: String,
-}
-
-/// A response of the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpResponse {
-    /// The HTTP status.
-    pub status: u16,
-    /// The media type.
-    pub kind: &'static str,
-    /// The body.
-    pub body: Cow<'static, str>,
-}
-
-impl HttpResponse {
-    /// Makes a response of one line of text.
-    pub fn text(status: u16, line: &str) -> Self {
-        Self { status, kind: "text/plain; charset=utf-8", body: format!("{line}\n").into() }
-    }
-}
-
-/// Answers requests.
-pub trait RequestHandler: Send + Sync + 'static {
-    /// Answers a request.
-    fn handle(&self, request: &HttpRequest) -> HttpResponse;
-}
 
 /// The running server. Dropping it stops it.
 #[derive(Debug)]

@@ -6,62 +6,22 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use feed::netlink::{AnyPrefix, Target};
+use feed::netlink::AnyPrefix;
 use fib::{Family, Hop, Prefix};
 
 use super::kernel_sync::KernelSync;
 use super::plane::{HopTarget, Plane, PlaneTable, Ports, TableView};
 use super::protocols;
-use crate::daemon::View;
+use super::target::{TargetView, target_view};
+use crate::view::View;
 use api::{self, Item};
 use datapath::stats::Snapshot;
 use datapath::{Class, Verdict};
-
-/// The target of a hop as the API shows it.
-pub(super) struct TargetView {
-    pub(super) kind: &'static str,
-    pub(super) via: Vec<api::Via>,
-}
 
 /// Returns the name of an interface by its index; `if` and the number where it is no port.
 fn dev(plane: &Plane, interface: u32) -> String {
     let port = plane.ports().get(interface);
     port.map_or_else(|| format!("if{interface}"), |port| port.name.clone())
-}
-
-/// Converts a target, with the names that `dev` returns for interfaces.
-pub(super) fn target_view(dev: &dyn Fn(u32) -> String, target: &HopTarget) -> TargetView {
-    let target = match target {
-        HopTarget::Route(target) => target,
-        &HopTarget::Neighbor { interface, address } => {
-            let dev = dev(interface);
-            let via = vec![api::Via { gateway: Some(address), dev, weight: 1 }];
-            return TargetView { kind: "neighbor", via };
-        }
-        HopTarget::Gone(_) => return TargetView { kind: "gone", via: Vec::new() },
-    };
-    let kind = match **target {
-        Target::Via(_) => "via",
-        Target::Blackhole => "blackhole",
-        Target::Unreachable => "unreachable",
-        Target::Prohibit => "prohibit",
-        Target::Throw => "throw",
-        Target::Local => "local",
-        Target::Broadcast => "broadcast",
-        Target::Multicast => "multicast",
-    };
-    let via = match &**target {
-        Target::Via(vias) => vias
-            .iter()
-            .map(|via| api::Via {
-                gateway: via.gateway,
-                dev: dev(via.interface),
-                weight: via.weight,
-            })
-            .collect(),
-        _ => Vec::new(),
-    };
-    TargetView { kind, via }
 }
 
 fn route<A: Family>(plane: &Plane, prefix: Prefix<A>, hop: Hop) -> api::Route {

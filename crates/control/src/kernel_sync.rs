@@ -43,7 +43,6 @@ use fib::{Family, Hop, Prefix};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use port::af_xdp::Interface;
 
-use super::audit::auditor::HEAL;
 use super::churn::ChurnMonitor;
 use super::devices::Devices;
 use super::handle::ControlRequests;
@@ -57,6 +56,8 @@ use datapath::{MARKS, WantReceiver};
 const BURST: usize = 4096;
 /// The same where messages remained after the previous turns.
 const LARGEST_BURST: usize = 1 << 16;
+/// The minimum interval between two heals of all routes.
+pub(crate) const HEAL: Duration = Duration::from_secs(60);
 /// Addresses whose routes are healed one by one within [`HEAL`]; beyond that all routes are read
 /// again.
 const MAX_HEALED: usize = 16;

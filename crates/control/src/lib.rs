@@ -15,6 +15,7 @@
 //! |---|---|
 //! | [`daemon`] | starts, reloads and stops a daemon; what others may look at |
 //! | [`role`] | what a gate or a grantor adds |
+//! | [`view`] | counters, ports and interfaces, for others to read |
 //! | [`start`] | interfaces, sockets and workers, started by a configuration |
 //! | [`preflight`] | checks of a configuration against this machine |
 //! | `kernel_sync` | the control thread: follows the kernel or FRR |
@@ -22,7 +23,7 @@
 //! | `server`, `handle`, `query`, `items` | the control socket and its requests |
 //! | `audit` | compares the router with the kernel |
 //! | `churn` | the rate of route changes, which decides when to compare |
-//! | `metrics`, `http`, `allowed_hosts`, `clients` | the HTTP server and the Prometheus metrics |
+//! | `metrics`, `exposition`, `http`, `allowed_hosts`, `clients` | the HTTP server and the Prometheus metrics |
 //! | `monitor` | events, published to subscribers |
 //! | `devices` | interfaces, adjusted to the kernel's links |
 //! | `links` | the system's interfaces and addresses |
@@ -42,8 +43,10 @@ mod churn;
 mod clients;
 pub mod daemon;
 pub mod devices;
+pub mod exposition;
 pub mod handle;
-pub mod http;
+mod http;
+pub mod http_message;
 pub mod items;
 pub mod kernel_sync;
 pub mod links;
@@ -61,6 +64,8 @@ pub mod routes;
 mod server;
 mod slots;
 pub mod start;
+mod target;
+pub mod view;
 pub mod workers;
 
 pub use daemon::{Daemon, ImageStart, ReloadError, Reloaded, SaveError, Saved};

@@ -24,8 +24,8 @@ use std::time::SystemTime;
 use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::{Family, Prefix};
 
-use super::items::target_view;
 use super::plane::{HopTarget, Plane, PlaneTable, TableView, WithoutRoutes};
+use super::target::target_view;
 use api::{self, Event, EventKind};
 
 /// The events that a client's queue holds.

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::daemon::View;
+use crate::view::View;
 
 /// The turns of a router's threads, for observers that read them from time to time.
 #[derive(Clone, Debug)]

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use super::handle::ControlHandle;
 use super::items;
 use super::kernel_sync::KernelSync;
-use crate::daemon::View;
 use crate::role::{Role, unavailable};
+use crate::view::View;
 use api::{Item, Request};
 
 /// Read access to a running router.

@@ -123,7 +123,7 @@ impl LogLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datapath::SourceCheck;
+    use datapath::ReversePathFilter;
 
     fn port() -> PlanePort {
         PlanePort {
@@ -144,7 +144,7 @@ mod tests {
             further: false,
             rule_conflict: None,
             isolated: [false; 2],
-            sources: SourceCheck::Off,
+            sources: ReversePathFilter::Off,
         }
     }
 

@@ -16,7 +16,7 @@ use std::fmt;
 
 use api::{Item, Order, Request};
 
-use crate::metrics::Writer;
+use crate::exposition::Writer;
 
 /// A role, with its state. Called on the threads that serve clients.
 pub trait Role: fmt::Debug + Send + Sync {

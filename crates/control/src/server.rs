@@ -35,7 +35,6 @@ use super::kernel_sync::KernelSync;
 use super::query::QueryHandle;
 use super::rights;
 use super::slots::Slots;
-use crate::daemon::{Daemon, Saver};
 use crate::role::unavailable;
 use api::{Item, Line, Message, Order, Request};
 
@@ -50,14 +49,37 @@ const EVENT_BURST: usize = 1024;
 /// The longest request, in bytes.
 const MAX_REQUEST: u64 = 4096;
 
+/// The orders that the daemon executes, on the thread that started it.
+pub(crate) trait Orders: Send + 'static {
+    /// Reads the configuration again and applies it; returns a report.
+    fn reload(&mut self) -> Result<String, String>;
+
+    /// Returns what saves the image, on the client's thread, so that the daemon does not wait for a
+    /// disk.
+    fn saver(&self) -> Result<SaveImage, String>;
+
+    /// Leaves an interface's packets to the kernel and counts them (`only`), or takes them again.
+    fn observe(&mut self, interface: &str, only: bool) -> Result<(), String>;
+}
+
+/// Saves the image and returns a report.
+pub(crate) type SaveImage = Box<dyn FnOnce() -> Result<String, String> + Send>;
+
 /// The handles through which the server answers requests.
-#[derive(Clone, Debug)]
-pub(crate) struct ServerHandles {
+#[derive(Debug)]
+pub(crate) struct ServerHandles<D> {
     pub(crate) query: QueryHandle,
     /// The daemon, which carries out orders.
-    pub(crate) orders: ControlHandle<Daemon>,
+    pub(crate) orders: ControlHandle<D>,
     /// Locked during a comparison with the kernel: one at a time.
     pub(crate) comparing: Arc<Mutex<()>>,
+}
+
+impl<D> Clone for ServerHandles<D> {
+    fn clone(&self) -> Self {
+        let Self { query, orders, comparing } = self;
+        Self { query: query.clone(), orders: orders.clone(), comparing: Arc::clone(comparing) }
+    }
 }
 
 /// The listening socket. Dropping it closes it and removes its file.
@@ -74,7 +96,7 @@ impl Server {
     /// # Errors
     ///
     /// The system's error; `AddrInUse` if a router runs there.
-    pub(crate) fn start(path: &Path, handles: ServerHandles) -> io::Result<Self> {
+    pub(crate) fn start<D: Orders>(path: &Path, handles: ServerHandles<D>) -> io::Result<Self> {
         if UnixStream::connect(path).is_ok() {
             let reason = "another router serves this control socket";
             return Err(io::Error::new(ErrorKind::AddrInUse, reason));
@@ -138,7 +160,7 @@ fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-fn listen(listener: &UnixListener, handles: &ServerHandles, stop: &AtomicBool) {
+fn listen<D: Orders>(listener: &UnixListener, handles: &ServerHandles<D>, stop: &AtomicBool) {
     let slots = Slots::new(MAX_CLIENTS);
     while !stop.load(Ordering::Relaxed) {
         let Ok((client, _)) = listener.accept() else {
@@ -156,7 +178,7 @@ fn listen(listener: &UnixListener, handles: &ServerHandles, stop: &AtomicBool) {
     }
 }
 
-fn serve(client: &UnixStream, handles: &ServerHandles) -> io::Result<()> {
+fn serve<D: Orders>(client: &UnixStream, handles: &ServerHandles<D>) -> io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
@@ -196,9 +218,9 @@ impl ReplyWriter<'_> {
 }
 
 /// Answers a request, item by item.
-fn respond(
+fn respond<D: Orders>(
     line: &str,
-    handles: &ServerHandles,
+    handles: &ServerHandles<D>,
     client: &UnixStream,
     reply: &mut ReplyWriter<'_>,
 ) -> Result<(), RequestError> {
@@ -226,8 +248,8 @@ fn respond(
 }
 
 /// Streams events to a client until it disconnects or sends anything.
-fn monitor(
-    handles: &ServerHandles,
+fn monitor<D>(
+    handles: &ServerHandles<D>,
     client: &UnixStream,
     reply: &mut ReplyWriter<'_>,
 ) -> Result<(), RequestError> {
@@ -256,11 +278,11 @@ enum OrderResult {
     /// The order is done; a report for the client.
     Done(String),
     /// The client's thread saves the image, so that the daemon does not wait for a disk.
-    Save(Saver),
+    Save(SaveImage),
 }
 
 /// Has the daemon or the role execute an order.
-fn execute(order: Order, handles: &ServerHandles) -> Result<Vec<Item>, String> {
+fn execute<D: Orders>(order: Order, handles: &ServerHandles<D>) -> Result<Vec<Item>, String> {
     let role = &handles.query.role;
     if let Some(done) = role.execute(&order) {
         return done.map(|report| vec![Item::Done(report)]);
@@ -271,11 +293,8 @@ fn execute(order: Order, handles: &ServerHandles) -> Result<Vec<Item>, String> {
             Err(format!("this {role} has no [distribution] in its configuration"))
         }
         Order::Flush { .. } => Err(unavailable(role, "a gate")),
-        Order::Reload => match daemon.reload() {
-            Ok(report) => Ok(OrderResult::Done(report.to_string())),
-            Err(error) => Err(error.to_string()),
-        },
-        Order::Save => daemon.saver().map(OrderResult::Save).map_err(|error| error.to_string()),
+        Order::Reload => daemon.reload().map(OrderResult::Done),
+        Order::Save => daemon.saver().map(OrderResult::Save),
         Order::Promote { interface } => daemon
             .observe(&interface, false)
             .map(|()| OrderResult::Done(format!("{interface}: its packets are the router's"))),
@@ -286,10 +305,7 @@ fn execute(order: Order, handles: &ServerHandles) -> Result<Vec<Item>, String> {
     let no_answer = || "the router does not answer: it may be about to end".to_owned();
     let report = match result.ok_or_else(no_answer)?? {
         OrderResult::Done(report) => report,
-        OrderResult::Save(saver) => match saver.save() {
-            Ok((saved, _)) => saved.to_string(),
-            Err(error) => return Err(error.to_string()),
-        },
+        OrderResult::Save(save) => save()?,
     };
     Ok(vec![Item::Done(report)])
 }

@@ -29,7 +29,7 @@ use super::attack::AttackLog;
 #[cfg(test)]
 use super::history;
 use super::history::HistoryRows;
-use super::recorder::{Recorded, lock};
+use super::recorded::{Recorded, lock};
 
 const MAGIC: &[u8; 8] = b"fphist01";
 /// The start of the magic number, without the version.

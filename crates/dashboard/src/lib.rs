@@ -27,6 +27,7 @@ mod history;
 mod history_file;
 mod metrics;
 mod page;
+mod recorded;
 mod recorder;
 
 use std::fmt;
@@ -39,7 +40,7 @@ use serde::Serialize;
 use api::Request;
 use config::Metrics;
 use control::daemon::Page;
-use control::http::{HttpRequest, HttpResponse, RequestHandler};
+use control::http_message::{HttpRequest, HttpResponse, RequestHandler};
 use control::metrics as control_metrics;
 use control::query::QueryHandle;
 use gate::sample::PacketSample;

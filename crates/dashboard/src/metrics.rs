@@ -7,7 +7,8 @@
 use std::fmt;
 
 use super::destinations::DestinationList;
-use control::metrics::{MetricSet, Writer, family};
+use control::exposition::{Writer, family};
+use control::metrics::MetricSet;
 
 /// The results of the recorder at one moment.
 #[derive(Debug, Default)]

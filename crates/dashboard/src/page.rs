@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use datapath::Verdict;
 
-use control::http::HttpResponse;
+use control::http_message::HttpResponse;
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";

@@ -7,19 +7,18 @@
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::attack::{Attacks, TrafficSecond};
-use super::destinations::DestinationStats;
-use super::history::History;
 use super::history_file::HistoryWriter;
+use super::recorded::{Recorded, lock};
 use super::{SampleSource, unix};
 use config::Metrics;
-use control::daemon::View;
 use control::rights;
 use control::role::{Number, Role};
+use control::view::View;
 use datapath::stats::Snapshot;
 use datapath::{Class, Verdict};
 
@@ -27,16 +26,6 @@ use datapath::{Class, Verdict};
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 /// The length of a row of the history.
 const SECOND: Duration = Duration::from_secs(1);
-
-/// The recorded data.
-#[derive(Debug, Default)]
-pub(super) struct Recorded {
-    pub(super) history: History,
-    pub(super) attacks: Attacks,
-    pub(super) destinations: DestinationStats,
-    /// Messages for the operator's log.
-    pub(super) notices: Vec<String>,
-}
 
 /// The thread, and the sender whose end stops it; in a mutex because requests are answered on
 /// several threads.
@@ -59,10 +48,6 @@ struct RecorderLoop {
     recorded: Arc<Mutex<Recorded>>,
     last: Instant,
     before: Snapshot,
-}
-
-pub(super) fn lock(recorded: &Mutex<Recorded>) -> MutexGuard<'_, Recorded> {
-    recorded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Recorder {

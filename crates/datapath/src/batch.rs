@@ -26,7 +26,7 @@ use std::net::IpAddr;
 use fib::Hop;
 
 use super::hold::HELD;
-use super::source::{source_v4, source_v6};
+use super::parse::{source_v4, source_v6};
 use super::want::{Key, WantSender};
 use super::{Lookup, Parsed, Verdict};
 

@@ -17,7 +17,19 @@
 
 use std::sync::Arc;
 
-use super::{Locals, SourceCheck};
+use super::Locals;
+
+/// Which sources packets of a port may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReversePathFilter {
+    /// Any.
+    #[default]
+    Off,
+    /// Those with a route.
+    Loose,
+    /// Those whose route leaves by the port that they came in on.
+    Strict,
+}
 
 /// What holds for packets of one port.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +42,7 @@ pub struct Ingress {
     /// The router's own addresses, as seen from there.
     pub locals: Arc<Locals>,
     /// Which sources its packets may have.
-    pub sources: SourceCheck,
+    pub sources: ReversePathFilter,
     /// What the table has no route for is looked up further by the host.
     pub further: bool,
     /// The host would look its packets of IPv4, and of IPv6, up in another table: it forwards

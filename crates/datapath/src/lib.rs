@@ -22,6 +22,7 @@
 //! | `group` | one hop, several next hops: which flow by which |
 //! | `hold` | packets that wait for a neighbor's MAC |
 //! | `want` | which neighbors: from the worker to the control side |
+//! | `egress` | sends the packets that a hook dequeues |
 //! | `hook` | the packets that a gate or a grantor takes out of a batch and sends |
 //! | `sample` | now and then a destination, for the auditor |
 //! | `punt` | punts to the host's stack, policed by class |
@@ -36,6 +37,7 @@
 
 mod adjacency;
 mod batch;
+mod egress;
 mod flow;
 mod group;
 mod hold;
@@ -61,15 +63,13 @@ pub use hold::HELD;
 pub use hook::{
     Disposition, EgressPacket, IngressBatch, PacketHook, SEAL_LEN, Seal, TunnelParameters,
 };
-pub use ingress::{Ingress, Ingresses};
+pub use ingress::{Ingress, Ingresses, ReversePathFilter};
 pub use locals::Locals;
 pub use lookup::{Lookup, Numbered, Tables};
-pub use parse::{Parsed, parse};
+pub use parse::{Parsed, parse, source_v4, source_v6};
 pub use punt::{PuntClass, PuntRates};
 pub use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
-pub use source::SourceCheck;
-pub use source::{source_v4, source_v6};
 pub use verdict::{Class, Origin, Verdict, VerdictMap};
 pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};
 pub use worker::{Remains, TICK, Worker, WorkerSetup};

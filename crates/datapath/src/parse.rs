@@ -215,6 +215,20 @@ fn judge_v6(src: u128, dst: u128) -> Result<(), Verdict> {
     Ok(())
 }
 
+/// Returns the source of an IPv4 packet that was parsed.
+#[inline]
+pub fn source_v4(frame: &[u8]) -> u32 {
+    let packet = frame.get(ethernet::LEN..).unwrap_or_default();
+    ipv4::View::parse(packet).map_or(0, |packet| packet.src())
+}
+
+/// Returns the source of an IPv6 packet that was parsed.
+#[inline]
+pub fn source_v6(frame: &[u8]) -> u128 {
+    let packet = frame.get(ethernet::LEN..).unwrap_or_default();
+    ipv6::View::parse(packet).map_or(0, |packet| packet.src())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{has_source_route, judge_v4, judge_v6, odd_v4, odd_v6};

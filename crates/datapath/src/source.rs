@@ -33,25 +33,13 @@
 
 use fib::{Hop, Reader};
 use port::{Arena, Frame};
-use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::Kind;
-use super::{Adjacencies, Batch, Ingress, Lookup, Verdict, parse};
+use super::ingress::{Ingress, ReversePathFilter};
+use super::{Adjacencies, Batch, Lookup, Verdict, parse};
 use crate::stats::WorkerStats;
 
-/// Which sources packets of a port may have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SourceCheck {
-    /// Any.
-    #[default]
-    Off,
-    /// Those with a route.
-    Loose,
-    /// Those whose route leaves by the port that they came in on.
-    Strict,
-}
-
-impl SourceCheck {
+impl ReversePathFilter {
     /// Judges a packet that came in on `port`, whose source has the hop `hop` and is
     /// one of the router's own addresses or not.
     ///
@@ -132,18 +120,4 @@ pub(super) fn drop_spoofed(
         stats.received(dropped, bytes);
         stats.ended(Verdict::Spoofed, dropped);
     }
-}
-
-/// Returns the source of an IPv4 packet that was parsed.
-#[inline]
-pub fn source_v4(frame: &[u8]) -> u32 {
-    let packet = frame.get(ethernet::LEN..).unwrap_or_default();
-    ipv4::View::parse(packet).map_or(0, |packet| packet.src())
-}
-
-/// Returns the source of an IPv6 packet that was parsed.
-#[inline]
-pub fn source_v6(frame: &[u8]) -> u128 {
-    let packet = frame.get(ethernet::LEN..).unwrap_or_default();
-    ipv6::View::parse(packet).map_or(0, |packet| packet.src())
 }

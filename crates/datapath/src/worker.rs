@@ -47,7 +47,7 @@ use super::source::{Arrival, drop_spoofed};
 use super::turn::{Lane, Punts, Turn, rewrite};
 use super::{
     Adjacencies, Batch, EgressPacket, IngressBatch, Ingresses, Lookup, PacketHook, PuntClass,
-    PuntRates, SourceCheck, Verdict, WantSender, parse,
+    PuntRates, ReversePathFilter, Verdict, WantSender, parse,
 };
 use crate::stats::WorkerStats;
 
@@ -215,7 +215,7 @@ impl<L: Lookup> Worker<L> {
         if let Some(hook) = hook
             && hook.handles_port(ingress)
         {
-            if terms.sources != SourceCheck::Off && !handed {
+            if terms.sources != ReversePathFilter::Off && !handed {
                 let arrival = Arrival { port: ingress, mac, terms };
                 drop_spoofed(arena, frames, batch, tables, adjacencies, arrival, stats);
             }
@@ -248,7 +248,7 @@ impl<L: Lookup> Worker<L> {
             batch.push(parse(arena.bytes(frame), mac, locals));
         }
         batch.seal();
-        let checks = terms.sources != SourceCheck::Off;
+        let checks = terms.sources != ReversePathFilter::Off;
         if checks {
             batch.add_sources(frames.iter().map(|frame| arena.bytes(frame)));
         }

@@ -10,7 +10,7 @@ use super::controller::GateController;
 use super::counter_snapshot::{CounterGroup, is_gauge};
 use super::metrics_help as help;
 use api::RuleTraffic;
-use control::metrics::{Family, Writer, bytes, family};
+use control::exposition::{Family, Writer, bytes, family};
 
 impl GateController {
     /// Writes the metrics.

@@ -7,7 +7,8 @@ use bundle::Command;
 
 use super::controller::GateController;
 use super::counter_snapshot::{CounterGroup, is_gauge};
-use control::metrics::{Writer, encode_distribution};
+use control::exposition::Writer;
+use control::metrics::encode_distribution;
 use control::role::{Number, Role};
 use dashboard::SampleSource;
 use gate::sample::PacketSample;

@@ -7,7 +7,7 @@
 //!
 //! The ledger (`gate::gate::RuleCounters`) counts by line number. A reader needs prefixes, and counters that
 //! never decrease. So a rule keeps its line as long as its prefix is in the policy, whatever else
-//! changes about the rule. The first [`MOST`] rules of a policy get a line; the others, and those that
+//! changes about the rule. The first [`MAX_COUNTED_RULES`] rules of a policy get a line; the others, and those that
 //! find all lines taken, are counted together as `others`.
 //!
 //! **Reuse of a line.** A reused line has the counts of its former rule. Only the worker could clear
@@ -26,12 +26,9 @@ use feed::netlink::AnyPrefix;
 use gate::gate::{Count, OutcomeCounts, RuleCounters};
 use gate::policy::{MAX_RULE_IDS, RuleId};
 
-use super::config::{Rule, Rules};
+use super::config::{MAX_COUNTED_RULES, Rule, Rules};
 
-/// The maximum number of rules with a line of their own.
-pub(super) const MOST: usize = 256;
-
-const _: () = assert!(2 * MOST <= MAX_RULE_IDS);
+const _: () = assert!(2 * MAX_COUNTED_RULES <= MAX_RULE_IDS);
 
 /// A line of the ledgers.
 #[derive(Clone, Debug)]
@@ -78,11 +75,6 @@ impl fmt::Display for RuleGroup<'_> {
     }
 }
 
-/// Returns the line of the first policy's rule with this index.
-pub(super) fn initial_line(index: usize) -> RuleId {
-    RuleId::of_rule(index).filter(|_| index < MOST).unwrap_or(RuleId::OTHERS)
-}
-
 impl RuleIds {
     /// Makes the counters of the first policy, whose rules have the first lines.
     pub(super) fn new(rules: &Rules) -> Self {
@@ -115,8 +107,8 @@ impl RuleIds {
         }
         free.sort_by_key(|&at| (next.slots[at].since, at));
         let mut free = free.into_iter();
-        let mut left =
-            MOST - next.slots.iter().filter(|slot| slot.owner.is_some()).count().min(MOST);
+        let mut left = MAX_COUNTED_RULES
+            - next.slots.iter().filter(|slot| slot.owner.is_some()).count().min(MAX_COUNTED_RULES);
         let mut line = |prefix: &AnyPrefix| {
             if let Some(slot) = next.slots.iter().find(|slot| slot.owner == Some(*prefix)) {
                 return slot.line;
@@ -320,7 +312,7 @@ mod tests {
 
     #[test]
     fn freed_line_is_never_reused_by_the_next_policy() {
-        let most = MOST as u32;
+        let most = MAX_COUNTED_RULES as u32;
         let mut rig = Rig::new(rules(0..most));
         let mut gone = 0;
         for turn in 0..5 {
@@ -341,12 +333,14 @@ mod tests {
 
     #[test]
     fn lines_are_limited_and_the_longest_free_line_is_reused_first() {
-        let most = MOST as u32;
+        let most = MAX_COUNTED_RULES as u32;
         let mut rig = Rig::new(rules(0..3));
         rig.reload(rules(0..most + 50));
         let own = rig.rules.rules.iter().filter(|rule| rule.counted != RuleId::OTHERS);
-        assert_eq!(own.count(), MOST);
-        assert!(rig.rules.rules[..MOST].iter().all(|rule| rule.counted != RuleId::OTHERS));
+        assert_eq!(own.count(), MAX_COUNTED_RULES);
+        assert!(
+            rig.rules.rules[..MAX_COUNTED_RULES].iter().all(|rule| rule.counted != RuleId::OTHERS)
+        );
         // Each reload replaces one rule.
         rig.reload(rules(0..10));
         let mut last = Vec::new();
@@ -361,7 +355,7 @@ mod tests {
 
     #[test]
     fn rules_without_a_line_count_together_until_a_line_is_free() {
-        let most = MOST as u32;
+        let most = MAX_COUNTED_RULES as u32;
         let mut rig = Rig::new(rules(0..most + 50));
         rig.send(most - 1, 2);
         rig.send(most, 3);

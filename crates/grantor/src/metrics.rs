@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::controller::GrantorController;
-use control::metrics::{Writer, bytes, family};
+use control::exposition::{Writer, bytes, family};
 
 impl GrantorController {
     /// Writes the metrics.

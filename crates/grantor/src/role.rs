@@ -6,7 +6,8 @@ use api::{GrantorStatus, Item, Order, Request};
 use bundle::Command;
 
 use super::controller::GrantorController;
-use control::metrics::{Writer, encode_distribution};
+use control::exposition::Writer;
+use control::metrics::encode_distribution;
 use control::role::{Number, Role};
 
 impl Role for GrantorController {

@@ -42,12 +42,13 @@ use fib::Hop;
 
 use super::diff::{MAIN, prefix_text};
 use super::{AuditFamily, is_resolvable, is_same_path};
-use crate::daemon::View;
 use crate::handle::ControlHandle;
-use crate::items::{self, TargetView, target_view};
-use crate::kernel_sync::KernelSync;
+use crate::items;
+use crate::kernel_sync::{HEAL, KernelSync};
 use crate::plane::{HopTarget, Plane};
 use crate::rights;
+use crate::target::{TargetView, target_view};
+use crate::view::View;
 use api::{Difference, EventKind, RouteView};
 
 /// The interval of the comparisons.
@@ -59,8 +60,6 @@ const SETTLE: Duration = Duration::from_secs(1);
 const SETTLE_FPM: Duration = Duration::from_secs(10);
 /// The most destinations that differ and are compared again.
 const MAX_PENDING: usize = 64;
-/// The minimum interval between two heals of all routes.
-pub(crate) const HEAL: Duration = Duration::from_secs(60);
 /// The minimum interval between two logged mismatches.
 const LOG_INTERVAL: Duration = Duration::from_secs(5);
 

@@ -39,9 +39,9 @@ use fib::{Family, Hop, Prefix};
 
 use super::{AuditFamily, is_compared, is_resolvable, is_same_path, is_same_route};
 use crate::handle::ControlHandle;
-use crate::items::{TargetView, target_view};
 use crate::kernel_sync::KernelSync;
 use crate::plane::{HopTarget, Plane};
+use crate::target::{TargetView, target_view};
 use api::{Compared, Difference, Item, RouteView};
 
 /// The kernel's main table.

@@ -19,9 +19,9 @@
 
 mod control;
 mod image;
+mod orders;
 mod reload;
 mod remake;
-mod view;
 
 use std::fmt;
 use std::io;
@@ -38,7 +38,8 @@ use crate::allowed_hosts::AllowedHosts;
 use crate::audit::auditor::Auditor;
 use crate::devices::{DeviceStates, Devices};
 use crate::handle::{self, ControlHandle, ControlRequests};
-use crate::http::{Http, RequestHandler};
+use crate::http::Http;
+use crate::http_message::RequestHandler;
 use crate::kernel_sync::KernelSync;
 use crate::plane::{Plane, PlanePort, Ports, WithoutRoutes};
 use crate::progress::Progress;
@@ -48,6 +49,7 @@ use crate::server::{Server, ServerHandles};
 use crate::start::{
     HookFactory, PortInfo, Readers, StartError, Started, Unserved, by_name, open, present, start,
 };
+use crate::view::{Seen, View};
 use crate::workers::Workers;
 use api::EventKind;
 use config::{self, Config, Metrics};
@@ -56,12 +58,9 @@ use datapath::Remains;
 use datapath::stats::Snapshot;
 use image::Saves;
 use remake::Remaking;
-use view::Seen;
 
-pub(crate) use image::Saver;
 pub use image::{ImageStart, SaveError, Saved};
 pub use reload::{ReloadError, Reloaded};
-pub use view::View;
 
 /// The TAP device by which packets go back to the kernel.
 const HOST: &str = "fingerpost";

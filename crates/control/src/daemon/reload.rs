@@ -34,12 +34,12 @@ use std::time::{Duration, Instant};
 use port::af_xdp::Interface;
 
 use super::control::Control;
-use super::view::Seen;
 use super::{Daemon, by_name, learn, publish, readers, system, table};
 use crate::devices::Devices;
 use crate::kernel_sync::KernelSync;
 use crate::plane::{Plane, PlanePort};
 use crate::start::{StartError, Started, Unserved, open, open_one, present, wanted_queues};
+use crate::view::Seen;
 use config::{self, Config, ConfigError};
 use datapath::WantReceiver;
 

@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 
 use port::af_xdp::Interface;
 
-use super::view::Seen;
 use super::{Daemon, readers};
 use crate::devices::DeviceState;
 use crate::start::{
     HookFactory, LARGEST_MTU, PortInfo, Readers, StartError, Started, Unserved, WorkerHook, start,
 };
+use crate::view::Seen;
 use config::Config;
 
 /// The delay before a device that could not be served is tried again, at first and at most.

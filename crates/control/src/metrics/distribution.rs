@@ -4,7 +4,7 @@ use std::fmt;
 
 use api::DistributionStatus;
 
-use super::writer::{Writer, family};
+use crate::exposition::{Writer, family};
 
 /// Writes the metrics of a member of a distribution.
 ///

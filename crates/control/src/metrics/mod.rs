@@ -18,7 +18,6 @@
 //! | `router` | workers, tables, feeds, interfaces |
 //! | `distribution` | bundles of policies, of a gate or a grantor |
 //! | `process` | memory, processor time and descriptors, by the standard names |
-//! | `writer` | families, and the older format |
 //!
 //! The metrics of a role are in its own crate ([`Role::encode_metrics`]), those of the page's recorder
 //! in the page's ([`MetricSet`]).
@@ -26,7 +25,6 @@
 mod distribution;
 mod process;
 mod router;
-mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +35,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::{Registry, Unit};
 
-use super::http::HttpResponse;
+use super::exposition::{Family, Writer, classic, family};
+use super::http_message::HttpResponse;
 use super::items;
 use super::query::QueryHandle;
 use crate::role::Role;
@@ -45,8 +44,6 @@ use api::{Audit, Feed, Fib, Interface, Item};
 use datapath::stats::Snapshot;
 pub use distribution::encode_distribution;
 use process::Process;
-use writer::classic;
-pub use writer::{Family, Writer, bytes, family};
 
 const OPENMETRICS: &str = "application/openmetrics-text";
 

@@ -11,7 +11,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 
-use super::writer::{Family, Writer, bytes, family};
+use crate::exposition::{Family, Writer, bytes, family};
 
 /// The values of `/proc` for this process.
 #[derive(Clone, Debug, Default, PartialEq)]

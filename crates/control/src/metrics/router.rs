@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Scrape;
-use super::writer::{Writer, bytes, family};
+use crate::exposition::{Writer, bytes, family};
 use api::{Feed, Fib, Interface};
 use datapath::Class;
 use datapath::stats::Snapshot;

@@ -50,7 +50,7 @@ use feed::netlink::{AnyPrefix, Follower, Link, Neighbor, RouteInfo, Rule, Target
 use fib::{Choice, Family, Full, Hop, Prefix, Publisher, Reader};
 
 use ages::Ages;
-use datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, SourceCheck, Tables};
+use datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, ReversePathFilter, Tables};
 use hops::Hops;
 use neighbors::NeighborTable;
 use store::TableStore;
@@ -303,7 +303,7 @@ impl Plane {
     }
 
     /// Changes the reverse path filters of the ports, in the ports' order.
-    pub fn set_sources(&mut self, sources: &[SourceCheck]) {
+    pub fn set_sources(&mut self, sources: &[ReversePathFilter]) {
         self.ports.set_sources(sources);
         // The next commit publishes the ingress data of each port.
         self.locals_changed = true;

@@ -12,7 +12,7 @@ use feed::netlink::Link;
 
 use super::policy::{RuleConflict, RuleResult};
 use crate::links;
-use datapath::{Adjacency, SourceCheck};
+use datapath::{Adjacency, ReversePathFilter};
 
 /// One port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct PlanePort {
     /// configured one: none are punted to be forwarded.
     pub isolated: [bool; 2],
     /// The reverse path filter of its packets.
-    pub sources: SourceCheck,
+    pub sources: ReversePathFilter,
 }
 
 impl PlanePort {
@@ -130,7 +130,7 @@ impl Ports {
     }
 
     /// Changes the reverse path filters, in the workers' order.
-    pub(super) fn set_sources(&mut self, sources: &[SourceCheck]) {
+    pub(super) fn set_sources(&mut self, sources: &[ReversePathFilter]) {
         for (port, sources) in self.0.iter_mut().zip(sources) {
             port.sources = *sources;
         }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use datapath::{Adjacencies, Adjacency, Ingresses, Lookup, SourceCheck, Tables, Verdict};
+use datapath::{Adjacencies, Adjacency, Ingresses, Lookup, ReversePathFilter, Tables, Verdict};
 use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Target, Via};
 use fib::{Choice, Hop, Reader};
 use fingerpost_control::plane::{Plane, PlanePort, Ports};
@@ -67,7 +67,7 @@ impl Rig {
             further: false,
             rule_conflict: None,
             isolated: [false; 2],
-            sources: SourceCheck::Off,
+            sources: ReversePathFilter::Off,
         };
         let ports = Ports::new([1, 2, 3].map(port));
         let mut plane = Plane::new(ports, Choice::Auto, Choice::Auto, together).unwrap();

@@ -7,7 +7,7 @@
 //! What it returns is what the router must do: the verdict, and for a packet that
 //! is sent the port and every byte of the frame.
 
-use fingerpost_datapath::{SourceCheck, Verdict};
+use fingerpost_datapath::{ReversePathFilter, Verdict};
 
 use crate::flows::flow;
 use crate::packets::header_checksum;
@@ -36,7 +36,7 @@ pub(crate) struct Entrance {
     pub(crate) mac: [u8; 6],
     /// The table's place in the list.
     pub(crate) table: usize,
-    pub(crate) sources: SourceCheck,
+    pub(crate) sources: ReversePathFilter,
     /// The host looks further where the table has no route.
     pub(crate) further: bool,
 }
@@ -269,12 +269,14 @@ impl Model {
                 self.groups[at].iter().map(|&at| self.gateways[at].port).collect()
             }
             Some(Way::Host) => vec![],
-            None | Some(Way::Blackhole) => return self.ports[port].sources == SourceCheck::Off,
+            None | Some(Way::Blackhole) => {
+                return self.ports[port].sources == ReversePathFilter::Off;
+            }
         };
         match self.ports[port].sources {
-            SourceCheck::Off => true,
-            SourceCheck::Loose => !own,
-            SourceCheck::Strict => !own && ports.contains(&port),
+            ReversePathFilter::Off => true,
+            ReversePathFilter::Loose => !own,
+            ReversePathFilter::Strict => !own && ports.contains(&port),
         }
     }
 

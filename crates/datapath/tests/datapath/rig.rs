@@ -12,8 +12,8 @@ use fib::engine::linear::Linear;
 use fib::{Engine, Hop, Prefix, Publisher};
 use fingerpost_datapath::stats::{Snapshot, WorkerStats};
 use fingerpost_datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, SourceCheck, VerdictMap,
-    WantReceiver, Worker, WorkerSetup, wants,
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, ReversePathFilter,
+    VerdictMap, WantReceiver, Worker, WorkerSetup, wants,
 };
 use port::memory::PuntedPackets;
 use port::{Arena, MemoryPort, Port};
@@ -90,7 +90,7 @@ pub(crate) fn model() -> Model {
         port,
         mtu,
     };
-    let sources = [SourceCheck::Off, SourceCheck::Strict, SourceCheck::Loose];
+    let sources = [ReversePathFilter::Off, ReversePathFilter::Strict, ReversePathFilter::Loose];
     let entrance = |port| Entrance {
         mac: mac(port),
         table: port / 2,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fingerpost_datapath::{Adjacency, Group, SourceCheck, Verdict};
+use fingerpost_datapath::{Adjacency, Group, ReversePathFilter, Verdict};
 
 use crate::flows::grouped;
 use crate::packets::{OWN4, OWN6};
@@ -15,16 +15,16 @@ use crate::rig::{Rig, adjacencies, hop, ingresses};
 const THERE: u32 = 0x0a00_0001;
 const THERE6: u128 = 0x2001_0db8 << 96 | 1;
 
-use SourceCheck::{Loose, Off, Strict};
+use ReversePathFilter::{Loose, Off, Strict};
 
 /// A rig whose port `port` has this check, and table 0.
-fn rig(port: usize, sources: SourceCheck) -> Rig {
+fn rig(port: usize, sources: ReversePathFilter) -> Rig {
     let mut rig = Rig::new();
     check(&mut rig, port, sources);
     rig
 }
 
-fn check(rig: &mut Rig, port: usize, sources: SourceCheck) {
+fn check(rig: &mut Rig, port: usize, sources: ReversePathFilter) {
     rig.model.ports[port].table = 0;
     rig.model.ports[port].sources = sources;
     rig.ingresses.publish(Box::new(ingresses(&rig.model)));

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use fib::{Choice, Hop, Rib, Updater};
-use fingerpost_datapath::{Adjacency, Group, HELD, SourceCheck, Tables, Verdict, VerdictMap, Want};
+use fingerpost_datapath::{
+    Adjacency, Group, HELD, ReversePathFilter, Tables, Verdict, VerdictMap, Want,
+};
 
 use crate::packets::{arriving, draw, v4, v6};
 use crate::reference::{Model, Way};
@@ -207,7 +209,7 @@ fn of_a_group_the_member_is_asked_for() {
 #[test]
 fn a_source_is_right_by_its_port_before_its_mac_is_known() {
     let mut rig = Rig::new();
-    rig.model.ports[1].sources = SourceCheck::Strict;
+    rig.model.ports[1].sources = ReversePathFilter::Strict;
     rig.ingresses.publish(Box::new(ingresses(&rig.model)));
     publish(&mut rig, &[0]);
     // 10.0.0.0/8 is behind port 1; to 10.1.0.0/16, which is known.

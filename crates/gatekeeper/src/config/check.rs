@@ -25,7 +25,7 @@ use super::{Admission, Config, Fixed, IN_BUNDLE, Member, Rules, Side, SteeredBy,
 use crate::sender_limits::SenderLimits;
 use bundle::{Bundle, DistributionConfig, FileSource};
 use config::{CONTROL, ConfigError, Level, Metrics, Problem, place, read_secret, shape, stall};
-use datapath::{PuntRates, SourceCheck};
+use datapath::{PuntRates, ReversePathFilter};
 
 /// The defaults of settings.
 const ENTRIES: usize = 1 << 20;
@@ -383,7 +383,7 @@ fn side(
             ModeChoice::Auto
         }
     };
-    Side { name: name.get_ref().clone(), mode: choice, sources: SourceCheck::Off }
+    Side { name: name.get_ref().clone(), mode: choice, sources: ReversePathFilter::Off }
 }
 
 /// Reads whether tunnels are sealed, with its line, if that is stated.
@@ -402,14 +402,18 @@ fn authentication(c: &mut Checker<'_>, value: Option<&Spanned<String>>) -> Optio
 }
 
 /// Reads the reverse path filter of an interface.
-fn sources(c: &mut Checker<'_>, check: Option<&Spanned<String>>, key: &'static str) -> SourceCheck {
+fn sources(
+    c: &mut Checker<'_>,
+    check: Option<&Spanned<String>>,
+    key: &'static str,
+) -> ReversePathFilter {
     match check.map(|check| (check, check.get_ref().as_str())) {
-        None | Some((_, "off")) => SourceCheck::Off,
-        Some((_, "loose")) => SourceCheck::Loose,
-        Some((_, "strict")) => SourceCheck::Strict,
+        None | Some((_, "off")) => ReversePathFilter::Off,
+        Some((_, "loose")) => ReversePathFilter::Loose,
+        Some((_, "strict")) => ReversePathFilter::Strict,
         Some((at, other)) => {
             c.problem(at, key, format!("{other:?} is unknown: off, loose or strict"));
-            SourceCheck::Off
+            ReversePathFilter::Off
         }
     }
 }

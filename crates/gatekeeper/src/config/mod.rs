@@ -114,7 +114,7 @@ use wire::udp;
 use crate::sender_limits::SenderLimits;
 use bundle::{Bundle, DistributionConfig, read_bundle_in_force};
 use config::{self, ConfigError, Level, MAIN, Metrics, shape};
-use datapath::{PuntRates, SourceCheck};
+use datapath::{PuntRates, ReversePathFilter};
 
 pub use check::check_bundle;
 
@@ -124,6 +124,8 @@ pub const FRONT: usize = 0;
 pub const BACK: usize = 1;
 /// The maximum number of prefixes behind a gate in its XDP program's map; memory is used only for those
 /// that exist.
+/// The rules of a policy that are counted one by one; the first ones.
+pub(crate) const MAX_COUNTED_RULES: usize = 256;
 const MOST_INSIDE: u32 = 1 << 20;
 
 /// A configuration without contradictions.
@@ -232,7 +234,7 @@ pub struct Side {
     /// The receive modes that may be used.
     pub mode: ModeChoice,
     /// The reverse path filter.
-    pub sources: SourceCheck,
+    pub sources: ReversePathFilter,
 }
 
 /// A policy: actions by destination, and lists of sources.

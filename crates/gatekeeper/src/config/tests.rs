@@ -8,7 +8,7 @@ use gate::policy::Action;
 use gate::policy::sources::SourceClass;
 
 use super::{Admission, Config, check};
-use datapath::SourceCheck;
+use datapath::ReversePathFilter;
 
 const VALID: &str = r#"
 [front]
@@ -96,15 +96,15 @@ fn invalid_values_are_reported_with_line_key_and_value() {
 fn reverse_path_filter_is_read_for_both_interfaces() {
     let config = Config::parse(VALID, Path::new("gate.toml")).unwrap();
     let of = |config: &Config| [config.fixed.front.sources, config.fixed.back.sources];
-    assert_eq!(of(&config), [SourceCheck::Off; 2]);
+    assert_eq!(of(&config), [ReversePathFilter::Off; 2]);
     let checked = VALID
         .replace("\"eth0\"", "\"eth0\"\nrpf = \"loose\"")
         .replace("\"eth1\"", "\"eth1\"\nrpf = \"strict\"");
     let config = Config::parse(&checked, Path::new("gate.toml")).unwrap();
-    assert_eq!(of(&config), [SourceCheck::Loose, SourceCheck::Strict]);
+    assert_eq!(of(&config), [ReversePathFilter::Loose, ReversePathFilter::Strict]);
     let router = config.router();
     let carried: Vec<_> = router.interfaces.iter().map(|interface| interface.sources).collect();
-    assert_eq!(carried, [SourceCheck::Loose, SourceCheck::Strict]);
+    assert_eq!(carried, [ReversePathFilter::Loose, ReversePathFilter::Strict]);
     let error = error_of(&checked.replace("loose", "lose"));
     assert!(error.contains("front.rpf: \"lose\" is unknown: off, loose or strict"), "{error}");
 }

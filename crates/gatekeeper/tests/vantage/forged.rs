@@ -1,6 +1,6 @@
 //! Forged packets on the front: tunnels, and sources that are behind the gate.
 
-use datapath::SourceCheck;
+use datapath::ReversePathFilter;
 use wire::tunnel::{Ends, Header, Ports};
 
 use super::*;
@@ -71,9 +71,9 @@ fn source_behind_the_gate_is_dropped_as_forged_and_others_are_not() {
 #[test]
 fn reverse_path_filter_drops_before_the_gate_on_both_sides() {
     for (sources, [beside, missing]) in [
-        (SourceCheck::Off, [true, true]),
-        (SourceCheck::Loose, [true, true]),
-        (SourceCheck::Strict, [false, true]),
+        (ReversePathFilter::Off, [true, true]),
+        (ReversePathFilter::Loose, [true, true]),
+        (ReversePathFilter::Strict, [false, true]),
     ] {
         let mut config = config("1gbit", "[tunnel]\nclamp_mss = true");
         config.fixed.front.sources = sources;
@@ -88,7 +88,8 @@ fn reverse_path_filter_drops_before_the_gate_on_both_sides() {
         let refused = rig.count(Verdict::Spoofed);
         assert_eq!(refused, u64::from(!beside));
         assert_eq!(rig.counters.packets("received"), 2 - refused, "judged");
-        for (source, passes) in [(0xc633_6407, true), (0x0808_0808, sources != SourceCheck::Strict)]
+        for (source, passes) in
+            [(0xc633_6407, true), (0x0808_0808, sources != ReversePathFilter::Strict)]
         {
             rig.far[1].send(&arriving(v4(source, 0xc000_0201), 1));
             rig.rest();

@@ -62,7 +62,7 @@ use super::decision_sender::ProtocolVersion;
 use super::recorder::CaptureSettings;
 use bundle::{Bundle, DistributionConfig, FileSource, read_bundle_in_force};
 use config::{self, CONTROL, ConfigError, Level, MAIN, Metrics, Problem, place, shape};
-use datapath::{PuntRates, SourceCheck};
+use datapath::{PuntRates, ReversePathFilter};
 
 /// The default size of the capture of requests.
 const RECORD_MIB: u64 = 64;
@@ -335,7 +335,7 @@ impl Config {
             name: name.clone(),
             mode: ModeChoice::Auto,
             table: Some(MAIN),
-            sources: SourceCheck::Off,
+            sources: ReversePathFilter::Off,
             observe: false,
             guard: None,
             queues: None,

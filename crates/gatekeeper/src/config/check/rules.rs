@@ -10,12 +10,11 @@ use feed::netlink::AnyPrefix;
 use gate::decision::v2::sender::HEARTBEAT_INTERVAL;
 use gate::grantor::{ListPrefix, lines};
 use gate::policy::sources::{SourceClass, SourceListBuilder, SourceLists};
-use gate::policy::{Action, Address, Grantor};
+use gate::policy::{Action, Address, Grantor, RuleId};
 use toml::Spanned;
 
 use super::{Checker, check_rules};
-use crate::config::{Member, Rule, Rules, Set, text};
-use crate::rule_ids;
+use crate::config::{MAX_COUNTED_RULES, Member, Rule, Rules, Set, text};
 use bundle::FileSource;
 use config::{ConfigError, Problem, TimeSpan, shape};
 
@@ -126,7 +125,7 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
                 c.problem(&prefix, "policy.prefix", format!("{} is a duplicate", prefix.get_ref()));
             }
             Ok(prefix) => {
-                let counted = rule_ids::initial_line(rules.len());
+                let counted = initial_line(rules.len());
                 rules.push(Rule {
                     prefix,
                     action,
@@ -277,4 +276,9 @@ pub(super) fn source_table(
         c.problems.push(Problem { line: 1, key: "block", what: full.to_string() });
         Arc::default()
     })
+}
+
+/// Returns the line of the first policy's rule with this index.
+fn initial_line(index: usize) -> RuleId {
+    RuleId::of_rule(index).filter(|_| index < MAX_COUNTED_RULES).unwrap_or(RuleId::OTHERS)
 }

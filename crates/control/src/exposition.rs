@@ -32,7 +32,7 @@ pub fn bytes<'a>(name: &'a str, help: &'a str) -> Family<'a> {
 }
 
 /// The labels of one metric, and its value.
-pub(super) type Value<'a, const N: usize, T = u64> = ([(&'static str, &'a str); N], T);
+pub(crate) type Value<'a, const N: usize, T = u64> = ([(&'static str, &'a str); N], T);
 
 /// Writes families.
 pub struct Writer<'a>(pub DescriptorEncoder<'a>);
@@ -61,7 +61,7 @@ impl Writer<'_> {
     }
 
     /// Writes a counter that has fractions.
-    pub(super) fn total(&mut self, metric: &Family<'_>, value: Option<f64>) -> fmt::Result {
+    pub(crate) fn total(&mut self, metric: &Family<'_>, value: Option<f64>) -> fmt::Result {
         let Some(value) = value else { return Ok(()) };
         let kind = MetricType::Counter;
         let family =
@@ -108,7 +108,7 @@ impl Writer<'_> {
 
 /// Converts OpenMetrics to the text format 0.0.4: the family of a counter has the name of its
 /// samples, and there are no lines for units and for the end.
-pub(super) fn classic(openmetrics: &str) -> String {
+pub(crate) fn classic(openmetrics: &str) -> String {
     let word = |line: &str, at: usize| line.split(' ').nth(at).unwrap_or_default().to_owned();
     let types = openmetrics.lines().filter(|line| line.starts_with("# TYPE "));
     let counters: HashSet<String> =

@@ -37,7 +37,7 @@ impl View {
     }
 
     /// Shows something else from now on.
-    pub(super) fn show(&self, seen: Seen) {
+    pub(crate) fn show(&self, seen: Seen) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
@@ -94,7 +94,7 @@ impl View {
     }
 
     /// Returns where the control thread keeps what is known of the interfaces' devices.
-    pub(super) fn device_states(&self) -> DeviceStates {
+    pub(crate) fn device_states(&self) -> DeviceStates {
         self.with(|seen| seen.devices.clone())
     }
 
