@@ -11,6 +11,7 @@ use std::path::Path;
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
+use api::hexadecimal;
 use config::read_secret;
 
 /// Length of a signature in bytes.
@@ -54,7 +55,7 @@ impl SecretKey {
 
     /// Returns the 64 hexadecimal digits of a key file.
     pub fn to_hex(&self) -> String {
-        hex(self.0.as_bytes())
+        hexadecimal(self.0.as_bytes())
     }
 
     /// Returns the public key.
@@ -80,7 +81,7 @@ impl fmt::Debug for PublicKey {
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(&hexadecimal(&self.0))
     }
 }
 
@@ -118,11 +119,6 @@ impl PublicKey {
     }
 }
 
-/// Formats bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,7 +150,7 @@ mod tests {
             assert_eq!(key.to_hex(), seed);
             assert_eq!(key.public().to_string(), public);
             assert_eq!(PublicKey::parse(public), Some(key.public()));
-            assert_eq!(hex(&key.sign(&bytes(message))), signature);
+            assert_eq!(hexadecimal(&key.sign(&bytes(message))), signature);
             assert!(key.public().verify(&bytes(message), &bytes(signature)));
             assert!(!key.public().verify(b"other", &bytes(signature)));
             assert!(!key.public().verify(&bytes(message), &bytes(signature)[1..]));

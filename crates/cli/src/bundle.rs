@@ -23,8 +23,9 @@ use std::time::{Duration, SystemTime};
 use crate::bundle_check::check_bundle;
 use anyhow::{Context, bail, ensure};
 use api::DistributionStatus;
+use api::hexadecimal;
 use bundle::bundle::{MAX_BUNDLE_BYTES, MAX_FILES, name_error, pack};
-use bundle::key::{PublicKey, SecretKey, hex};
+use bundle::key::{PublicKey, SecretKey};
 use bundle::{Bundle, BundleHeader, CanaryShare, DistributionConfig};
 use clap::Subcommand;
 use fib::image::replace_with_mode;
@@ -310,7 +311,7 @@ fn show(file: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let bundle = open(file, None)?;
     let BundleHeader { version, created, canary } = *bundle.header();
     let mut out = std::io::stdout().lock();
-    let digest = |content: &[u8]| hex(&Sha256::digest(content));
+    let digest = |content: &[u8]| hexadecimal(&Sha256::digest(content));
     if json {
         let entry = |(name, content): (&str, &[u8])| json!({ "name": name, "bytes": content.len(), "sha256": digest(content) });
         let files: Vec<Value> = bundle.files().map(entry).collect();
@@ -319,7 +320,7 @@ fn show(file: &Path, json: bool) -> anyhow::Result<ExitCode> {
             "created": created,
             "canary_percent": f64::from(canary.hundredths()) / 100.0,
             "signer": bundle.signer().to_string(),
-            "contents": hex(bundle.contents()),
+            "contents": hexadecimal(bundle.contents()),
             "files": files,
         });
         serde_json::to_writer_pretty(&mut out, &document)?;

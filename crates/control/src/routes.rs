@@ -175,8 +175,7 @@ fn targets(config: &Config, file: &RouteFile, labels: &Labels) -> Vec<Option<Tar
 /// Picks one of `count` by a label (FNV-1a, its upper bits mixed in): the same
 /// label gets the same on every machine and in every run.
 fn spread(label: &str, count: usize) -> usize {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    let hash = feed::fnv1a(label.bytes());
     ((hash ^ hash >> 32) % count.max(1) as u64) as usize
 }
 

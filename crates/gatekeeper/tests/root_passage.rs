@@ -138,7 +138,7 @@ fn run(more: &str, udp: Option<u16>, seed: u64) {
         rig.check();
         rig.clock.fetch_add(MS, std::sync::atomic::Ordering::Relaxed);
     }
-    println!("{would_pass} the kernel would forward; {steered:?}; {left:?}");
+    assert!(would_pass > 0, "the kernel would forward nothing: {steered:?}; {left:?}");
     // A generator that covers few rules would prove nothing.
     let common = [
         SteeringOutcome::Unserved,
