@@ -1,7 +1,7 @@
-//! Frames, against a slow reading of them that shares no line with the datapath.
+//! Frames, against a slow parser that shares no code with the datapath.
 //!
-//! The first byte of an input selects the corrections of the rest, so that more than noise gets
-//! past the first check: the destination MAC, the EtherType, the header checksum.
+//! The first byte of an input selects the corrections of the rest, so that more inputs pass the
+//! first check: the destination MAC, the EtherType, the header checksum.
 
 use datapath::{Locals, Parsed, Verdict, parse};
 use wire::ipv6;
@@ -25,7 +25,7 @@ pub struct Tally {
 ///
 /// # Panics
 ///
-/// If the datapath and the slow reading differ.
+/// If the datapath and the slow parser differ.
 pub fn packets(input: &[u8], tally: &mut Tally) {
     let Some((mode, bytes)) = input.split_first() else { return };
     let frame = repaired(*mode, bytes);
@@ -72,7 +72,7 @@ fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The ones' complement sum of a header but for the word at `without`.
+/// Returns the ones' complement sum of a header without the word at `without`.
 fn sum(header: &[u8], without: usize) -> u16 {
     let words = (0..header.len()).step_by(2).filter(|&at| at != without);
     let mut sum: u32 = words.map(|at| u32::from(word(header, at))).sum();
@@ -201,7 +201,7 @@ fn v6(packet: &[u8]) -> Result<Parsed, Verdict> {
     if packet[7] < 2 { Err(Verdict::TtlExpired) } else { Ok(Parsed::V6(dst)) }
 }
 
-/// A protocol, where it begins, and the fragment's place and whether more follow.
+/// A protocol, its offset, the fragment's offset, and whether more fragments follow.
 type Upper = (u8, usize, Option<(u16, bool)>);
 
 /// Walks the extension headers of an IPv6 packet whose length is right.
@@ -214,7 +214,7 @@ fn chain(packet: &[u8]) -> Option<Upper> {
             return Some((protocol, at, fragment));
         }
         headers += 1;
-        if headers > ipv6::MOST_EXTENSIONS || (protocol == 0 && headers > 1) || at + 8 > end {
+        if headers > ipv6::MAX_EXTENSIONS || (protocol == 0 && headers > 1) || at + 8 > end {
             return None;
         }
         let length = usize::from(packet[at + 1]);

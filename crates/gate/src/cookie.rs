@@ -43,7 +43,7 @@ use core::fmt;
 use fib::Reader;
 
 use crate::flow::Flow;
-use crate::limit::bucket::{Bucket, DEEPEST};
+use crate::limit::bucket::{Bucket, MAX_BURST};
 
 /// The length of a time slot, in nanoseconds, as a power of two.
 const SLOT: u32 = 32;
@@ -154,7 +154,7 @@ impl Cookies {
             published: None,
             slot: 0,
             keys: [[0; 2]; 2],
-            rate: Bucket::new(rate, DEEPEST, now),
+            rate: Bucket::new(rate, MAX_BURST, now),
             until: 0,
         };
         cookies.enter_slot(now >> SLOT);

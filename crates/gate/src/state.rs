@@ -49,7 +49,7 @@ mod provisional;
 mod traffic;
 
 pub use bytes::BYTES;
-pub use provisional::LONGEST_PROVISIONAL_S;
+pub use provisional::MAX_PROVISIONAL_S;
 pub use traffic::{Traffic, TransportView};
 
 use crate::priority::{ALLOWANCE, FIRST, SHORTEST, dscp, lifetime, priority};
@@ -97,7 +97,7 @@ pub enum Decision {
 /// A decline that rests on a packet's content, without proof of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Provisional {
-    /// Seconds until these packets may be requests again; [`LONGEST_PROVISIONAL_S`] at the most.
+    /// Seconds until these packets may be requests again; [`MAX_PROVISIONAL_S`] at the most.
     pub expire_s: u32,
     /// The declined packets of the flow.
     pub traffic: Traffic,

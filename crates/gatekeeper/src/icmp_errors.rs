@@ -28,9 +28,9 @@
 use std::collections::VecDeque;
 
 use gate::flow::{Flow, Key as HashKey};
-use gate::limit::bucket::{Bucket, DEEPEST};
+use gate::limit::bucket::{Bucket, MAX_BURST};
 use port::{Arena, Frame};
-use wire::icmp_error::{LONGEST_V6, Reason, emit_v4, emit_v6};
+use wire::icmp_error::{MAX_ANSWER_V6, Reason, emit_v4, emit_v6};
 use wire::{ethernet, ipv4, ipv6};
 
 use datapath::{Disposition, EgressPacket, Key};
@@ -58,7 +58,7 @@ pub(super) struct IcmpErrorResponder {
     by_destination: Box<[Bucket]>,
     key: HashKey,
     ready: VecDeque<(Frame, Key)>,
-    scratch: Box<[u8; LONGEST_V6]>,
+    scratch: Box<[u8; MAX_ANSWER_V6]>,
     pub(super) sent: u64,
     /// Packets without an answer: beyond a budget, or without a source address or a free frame.
     pub(super) rate_limited: u64,
@@ -68,12 +68,12 @@ impl IcmpErrorResponder {
     /// Makes a responder with these source addresses and at most `rate` answers a second.
     pub(super) fn new(from4: Option<u32>, from6: Option<u128>, rate: u32, now: u64) -> Self {
         let bucket =
-            |part: u64| Bucket::new(u64::from(rate) * u64::from(PRICE) / part, DEEPEST, now);
+            |part: u64| Bucket::new(u64::from(rate) * u64::from(PRICE) / part, MAX_BURST, now);
         let rates = [bucket(2), bucket(2)];
         let by_source = vec![bucket(SOURCE_SHARE); SLOTS].into();
         let by_destination = vec![bucket(DESTINATION_SHARE); SLOTS].into();
         let key = HashKey::random();
-        let scratch = Box::new([0; LONGEST_V6]);
+        let scratch = Box::new([0; MAX_ANSWER_V6]);
         let ready = VecDeque::with_capacity(CAPACITY);
         let (sent, rate_limited) = (0, 0);
         Self {

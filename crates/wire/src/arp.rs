@@ -8,8 +8,8 @@
 //!   +------+------+----+----+------+--------+--------+--------+--------+
 //! ```
 //!
-//! The four fields in front say which hardware and which protocol the addresses
-//! are of; any other than Ethernet and IPv4 is [`BadHeader::Kind`].
+//! The first four fields state the hardware and protocol of the addresses; any other than Ethernet
+//! and IPv4 is [`BadHeader::Kind`].
 
 use crate::BadHeader;
 use crate::octets::{put, take, u16_at, u32_at};
@@ -17,9 +17,9 @@ use crate::octets::{put, take, u16_at, u32_at};
 /// The length of the message in bytes.
 pub const LEN: usize = 28;
 
-/// Asks who has the target address.
+/// Operation: request the MAC of the target address.
 pub const REQUEST: u16 = 1;
-/// Answers that the sender has it.
+/// Operation: reply with the sender's MAC.
 pub const REPLY: u16 = 2;
 
 /// Ethernet, IPv4, and the lengths of their addresses.
@@ -32,7 +32,7 @@ pub struct View<T> {
 }
 
 impl<T: AsRef<[u8]>> View<T> {
-    /// Takes `bytes` for a message.
+    /// Parses `bytes` as a message.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl<T: AsRef<[u8]>> View<T> {
         Ok(Self { bytes })
     }
 
-    /// Returns the operation, [`REQUEST`] or [`REPLY`] or one of those few use.
+    /// Returns the operation: [`REQUEST`], [`REPLY`] or a rare one.
     pub fn operation(&self) -> u16 {
         u16_at(self.bytes.as_ref(), 6)
     }
@@ -74,7 +74,7 @@ impl<T: AsRef<[u8]>> View<T> {
         u32_at(self.bytes.as_ref(), 24)
     }
 
-    /// Returns what follows the message: the padding of a short frame.
+    /// Returns the bytes after the message: the padding of a short frame.
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_ref()[LEN..]
     }

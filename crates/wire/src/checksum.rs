@@ -8,18 +8,17 @@
 //!   checksum complement of that
 //! ```
 //!
-//! Carries are kept above the 16 bits and folded at the end, so four bytes are
-//! added at once: a 64-bit sum of 32-bit words overflows only after 2^32 words.
+//! Carries accumulate above the 16 bits and are folded at the end, so four bytes are added at once:
+//! a 64-bit sum of 32-bit words overflows only after 2^32 words.
 //!
-//! **Incremental update.** When a word of the covered bytes changes from m to m',
-//! equation 3 of RFC 1624 is `HC' = ~(~HC + ~m + m')`. The older equation of RFC
-//! 1141 is shorter and wrong in one case: it can produce 0xffff, which no
-//! computation from scratch gives (a sum with a word that is not zero never
-//! folds to zero), and receivers that compare instead of summing then refuse the
-//! packet. The tests go through all 2^16 words for the change of a TTL, and compare
-//! random changes with a computation from scratch.
+//! **Incremental update.** When a word of the covered bytes changes from m to m', equation 3 of RFC
+//! 1624 is `HC' = ~(~HC + ~m + m')`. The older equation of RFC 1141 is shorter and wrong in one
+//! case: it can produce 0xffff, which no full computation gives (a sum with a nonzero word never
+//! folds to zero), and receivers that compare instead of summing then reject the packet. The tests
+//! cover all 2^16 words for the change of a TTL, and compare random changes with a full
+//! computation.
 
-/// A ones' complement sum in the making.
+/// A ones' complement sum under construction.
 ///
 /// Pieces may have odd lengths: the next piece then starts in the middle of a
 /// word, as it does in the packet.
@@ -30,7 +29,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// The sum of nothing.
+    /// The empty sum.
     pub const ZERO: Self = Self { value: 0, odd: false };
 
     /// Adds bytes. O(bytes).
@@ -65,14 +64,14 @@ impl Sum {
         fold(self.value)
     }
 
-    /// Returns the checksum of what was added.
+    /// Returns the checksum of the added bytes.
     #[inline]
     pub fn checksum(self) -> u16 {
         !self.fold()
     }
 }
 
-/// Adds with the carry brought round.
+/// Adds with end-around carry.
 #[inline(always)]
 fn add(a: u64, b: u64) -> u64 {
     let (sum, carry) = a.overflowing_add(b);
@@ -101,14 +100,14 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     Sum::ZERO.bytes(bytes).checksum()
 }
 
-/// Returns whether `bytes`, which hold their own checksum, are intact.
+/// Returns whether `bytes`, which contain their checksum, are intact.
 #[inline]
 pub fn is_valid(bytes: &[u8]) -> bool {
     Sum::ZERO.bytes(bytes).fold() == 0xffff
 }
 
-/// Begins the sum of a TCP, UDP message over IPv4 with its pseudo header
-/// (RFC 9293, 3.1): addresses, protocol, and the message's length in bytes.
+/// Begins the sum of a TCP or UDP message over IPv4 with its pseudo header (RFC 9293, 3.1):
+/// addresses, protocol, and the message's length in bytes.
 #[inline]
 pub fn pseudo_ipv4(src: u32, dst: u32, protocol: u8, len: u16) -> Sum {
     Sum::ZERO
@@ -156,7 +155,7 @@ pub fn update32(checksum: u16, old: u32, new: u32) -> u16 {
 mod tests {
     use super::*;
 
-    /// The definition, one word at a time with the carry brought round at once.
+    /// The definition: one word at a time with end-around carry.
     fn slow(bytes: &[u8]) -> u16 {
         let mut sum = 0u16;
         for pair in bytes.chunks(2) {
@@ -205,7 +204,7 @@ mod tests {
                     slow(&bytes)
                 };
                 let less = word - 0x0100;
-                // From zero to zero words there is no header left to speak of.
+                // All words would be zero: not a header.
                 if rest == 0 && less == 0 {
                     continue;
                 }

@@ -7,10 +7,9 @@
 //!   +--------+--------+----+-----------
 //! ```
 //!
-//! `kind` is the EtherType. Below 0x0600 it is a length instead (802.3 with LLC),
-//! which a router of IP has no use for: such frames parse, and their kind is
-//! simply none it knows. The frame check sequence never reaches user space.
-//! Frames are padded to 60 bytes on the wire, so the payload may be longer than
+//! `kind` is the EtherType. Below 0x0600 it is a length instead (802.3 with LLC), which an IP
+//! router does not use: such frames parse, with an unknown kind. The frame check sequence never
+//! reaches user space. Frames are padded to 60 bytes on the wire, so the payload may be longer than
 //! the packet in it.
 
 use crate::BadHeader;
@@ -30,10 +29,10 @@ pub const IPV6: u16 = 0x86dd;
 /// EtherType of a service VLAN tag (802.1ad), the outer of two.
 pub const SERVICE_VLAN: u16 = 0x88a8;
 
-/// The address of everyone.
+/// The broadcast address.
 pub const BROADCAST: [u8; 6] = [0xff; 6];
 
-/// Returns whether a MAC address is a group's: multicast or broadcast.
+/// Returns whether a MAC address is a group address: multicast or broadcast.
 #[inline]
 pub fn is_group(mac: [u8; 6]) -> bool {
     mac[0] & 1 == 1
@@ -46,7 +45,7 @@ pub struct View<T> {
 }
 
 impl<T: AsRef<[u8]>> View<T> {
-    /// Takes `bytes` for a frame.
+    /// Parses `bytes` as a frame.
     ///
     /// # Errors
     ///
@@ -77,7 +76,7 @@ impl<T: AsRef<[u8]>> View<T> {
         u16_at(self.bytes.as_ref(), 12)
     }
 
-    /// Returns what follows the header, padding included.
+    /// Returns the payload, padding included.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_ref()[LEN..]

@@ -1,5 +1,5 @@
 //! Generic UDP Encapsulation, variant 0 (draft-ietf-intarea-gue-09, 3): a header between UDP and
-//! what it carries.
+//! the payload.
 //!
 //! ```text
 //!    0               1               2               3
@@ -10,10 +10,10 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! `Hlen` counts the words of four bytes behind the first. The bytes not described by the flags are
-//! private data: its meaning is between the two ends. Variant 1 has no header at all: there the
-//! first four bits are the inner packet's version. Control messages (C) and extension fields are
-//! refused: a receiver that does not know a flag must drop the packet (3.4).
+//! `Hlen` counts the words of four bytes behind the first. The bytes that the flags do not describe
+//! are private data, whose meaning the two ends define. Variant 1 has no header: there the first
+//! four bits are the inner packet's version. Control messages (C) and extension fields are
+//! rejected: a receiver that does not know a flag must drop the packet (3.4).
 
 use crate::BadHeader;
 use crate::octets::put;
@@ -21,16 +21,16 @@ use crate::octets::put;
 /// The length of the header in bytes, without private data.
 pub const LEN: usize = 4;
 /// The most bytes of private data.
-pub const MOST_PRIVATE: usize = 4 * 31;
+pub const MAX_PRIVATE: usize = 4 * 31;
 
-/// A view over a header and what follows it.
+/// A view over a header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct View<T> {
     bytes: T,
 }
 
 impl<T: AsRef<[u8]>> View<T> {
-    /// Takes `bytes` for a message of variant 0.
+    /// Parses `bytes` as a message of variant 0.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl<T: AsRef<[u8]>> View<T> {
         LEN + 4 * usize::from(self.bytes.as_ref()[0] & 0x1f)
     }
 
-    /// Returns the protocol number of what follows.
+    /// Returns the protocol number of the payload.
     #[inline]
     pub fn protocol(&self) -> u8 {
         self.bytes.as_ref()[1]
@@ -72,7 +72,7 @@ impl<T: AsRef<[u8]>> View<T> {
         &self.bytes.as_ref()[LEN..self.header_len()]
     }
 
-    /// Returns what follows the header.
+    /// Returns the payload.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_ref()[self.header_len()..]
@@ -82,9 +82,9 @@ impl<T: AsRef<[u8]>> View<T> {
 /// The header as values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'p> {
-    /// The protocol number of what follows.
+    /// The protocol number of the payload.
     pub protocol: u8,
-    /// Private data, a multiple of 4 bytes and at most [`MOST_PRIVATE`].
+    /// Private data, a multiple of 4 bytes and at most [`MAX_PRIVATE`].
     pub private: &'p [u8],
 }
 
@@ -98,7 +98,7 @@ impl Header<'_> {
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, BadHeader> {
         let Self { protocol, private } = *self;
-        if private.len() > MOST_PRIVATE || private.len() % 4 != 0 {
+        if private.len() > MAX_PRIVATE || private.len() % 4 != 0 {
             return Err(BadHeader::Length);
         }
         let len = LEN + private.len();
@@ -121,14 +121,14 @@ mod tests {
     fn emitted_header_parses_back() {
         for words in 0..=31 {
             let private: Vec<u8> = (0..4 * words as u8).collect();
-            let mut bytes = [0xee; LEN + MOST_PRIVATE + 3];
+            let mut bytes = [0xee; LEN + MAX_PRIVATE + 3];
             let len = Header { protocol: 41, private: &private }.emit(&mut bytes).unwrap();
             let view = View::parse(&bytes[..]).unwrap();
             assert_eq!((view.header_len(), view.protocol()), (len, 41));
             assert_eq!((view.private(), view.payload()), (&private[..], &bytes[len..]));
             assert!((0..len).all(|cut| View::parse(&bytes[..cut]).is_err()));
         }
-        let long = [0; MOST_PRIVATE + 4];
+        let long = [0; MAX_PRIVATE + 4];
         for private in [&long[..], &long[..3]] {
             let mut bytes = [0; 256];
             assert_eq!(Header { protocol: 4, private }.emit(&mut bytes), Err(BadHeader::Length));

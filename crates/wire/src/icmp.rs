@@ -9,9 +9,9 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! The layout is the same for both; the types are not, and neither is the
-//! checksum: ICMPv6 covers a pseudo header, ICMP does not. Hence the checksum takes
-//! the sum to start from: [`Sum::ZERO`] or [`checksum::pseudo_ipv6`].
+//! The layout is the same for both, but the types and the checksum differ: that of ICMPv6 covers a
+//! pseudo header. Hence the checksum functions take an initial sum: [`Sum::ZERO`] or
+//! [`checksum::pseudo_ipv6`].
 
 use crate::BadHeader;
 use crate::checksum::{self, Sum};
@@ -60,7 +60,7 @@ pub struct View<T> {
 }
 
 impl<T: AsRef<[u8]>> View<T> {
-    /// Takes `bytes`, the whole payload of the packet, for a message.
+    /// Parses `bytes`, the whole payload of the packet, as a message.
     ///
     /// # Errors
     ///
@@ -82,22 +82,22 @@ impl<T: AsRef<[u8]>> View<T> {
         self.bytes.as_ref()[0]
     }
 
-    /// Returns the code, which says more about the type.
+    /// Returns the code, which qualifies the type.
     pub fn code(&self) -> u8 {
         self.bytes.as_ref()[1]
     }
 
-    /// Returns the checksum as it stands.
+    /// Returns the checksum field.
     pub fn checksum(&self) -> u16 {
         u16_at(self.bytes.as_ref(), 2)
     }
 
-    /// Returns the four bytes whose meaning is the type's.
+    /// Returns the four bytes whose meaning depends on the type.
     pub fn rest(&self) -> [u8; 4] {
         take(self.bytes.as_ref(), 4)
     }
 
-    /// Returns what follows the header.
+    /// Returns the payload.
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_ref()[LEN..]
     }
@@ -132,7 +132,7 @@ pub struct Header {
     pub kind: u8,
     /// The code.
     pub code: u8,
-    /// The four bytes whose meaning is the type's.
+    /// The four bytes whose meaning depends on the type.
     pub rest: [u8; 4],
 }
 

@@ -1,4 +1,4 @@
-//! Answers to packets that cannot go on: too big, or out of hops.
+//! ICMP errors for packets that cannot be forwarded: too big, or time exceeded.
 //!
 //! ```text
 //!   │ IP │ type code checksum │ MTU or 0 │ the packet from its header on … │
@@ -9,22 +9,23 @@
 //! | | IPv4 (RFC 792, RFC 1191, RFC 1812) | IPv6 (RFC 4443) |
 //! |---|---|---|
 //! | too big | type 3, code 4, the MTU in 16 bits | type 2, the MTU in 32 bits |
-//! | out of hops | type 11, code 0 | type 3, code 0 |
+//! | time exceeded | type 11, code 0 | type 3, code 0 |
 //!
-//! As much of the packet is quoted as the limits allow (RFC 1812, 4.3.2.3; RFC 4443, 2.4(c)):
-//! its sender finds the connection by the ports in it, and tools such as traceroute by more.
+//! The answer quotes as much of the packet as the limits allow (RFC 1812, 4.3.2.3; RFC 4443,
+//! 2.4(c)): its sender finds the connection by the ports in it, and tools such as traceroute need
+//! more.
 //!
-//! **Some packets are never answered** (RFC 1812, 4.3.2.7; RFC 4443, 2.4(e)): errors, which
-//! could answer each other for ever; later fragments; what was sent to many; what does not
-//! say who sent it. How many answers a second is the caller's to limit.
+//! **Some packets are never answered** (RFC 1812, 4.3.2.7; RFC 4443, 2.4(e)): errors, which could
+//! answer each other forever; later fragments; packets to a group address; packets whose source
+//! does not identify a single host. The caller limits the rate of answers.
 
 use crate::checksum::{Sum, pseudo_ipv6};
 use crate::{BadHeader, icmp, ipv4, ipv6};
 
 /// The longest answer over IPv4 (RFC 1812, 4.3.2.3).
-pub const LONGEST_V4: usize = 576;
+pub const MAX_ANSWER_V4: usize = 576;
 /// The longest answer over IPv6: the least MTU of a link (RFC 4443, 2.4(c)).
-pub const LONGEST_V6: usize = 1280;
+pub const MAX_ANSWER_V6: usize = 1280;
 
 /// ICMP: fragmentation needed and DF set, a code of [`icmp::UNREACHABLE`].
 const FRAGMENTATION_NEEDED: u8 = 4;
@@ -32,12 +33,12 @@ const FRAGMENTATION_NEEDED: u8 = 4;
 const CONTROL: u8 = 0xc0;
 const HOP_LIMIT: u8 = 64;
 
-/// Why a packet cannot go on.
+/// The reason why a packet cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It is longer than this many bytes, the most that can go on.
+    /// It is longer than this many bytes, the MTU.
     TooBig(u32),
-    /// It has no hops left.
+    /// Its TTL or hop limit is exhausted.
     TimeExceeded,
 }
 
@@ -47,7 +48,7 @@ pub fn may_answer_v4(packet: &ipv4::View<&[u8]>) -> bool {
         let first = address >> 24;
         (1..224).contains(&first) && first != 127
     };
-    // An ICMP message may be answered if it is known to be no error.
+    // An ICMP message may be answered only if it is known not to be an error.
     let asks = |kind: &u8| matches!(kind, 0 | 8 | 9 | 10 | 13..=18);
     one(packet.src())
         && one(packet.dst())
@@ -55,8 +56,8 @@ pub fn may_answer_v4(packet: &ipv4::View<&[u8]>) -> bool {
         && (packet.protocol() != icmp::PROTOCOL || packet.payload().first().is_some_and(asks))
 }
 
-/// Returns whether an IPv6 packet may be answered by an error; one that is too big may be
-/// where it was sent to many (RFC 4443, 2.4(e.3)).
+/// Returns whether an IPv6 packet may be answered by an error; one that is too big may be also if
+/// it was sent to a group (RFC 4443, 2.4(e.3)).
 pub fn may_answer_v6(packet: &ipv6::View<&[u8]>, reason: Reason) -> bool {
     let multicast = |address: u128| address >> 120 == 0xff;
     let Ok(upper) = packet.upper() else { return false };
@@ -70,13 +71,13 @@ pub fn may_answer_v6(packet: &ipv6::View<&[u8]>, reason: Reason) -> bool {
         && (upper.protocol != icmp::PROTOCOL_V6 || kind.is_some_and(informs))
 }
 
-/// Writes the answer to an IPv4 packet, from `src`, and returns its length, or nothing if
-/// the packet is not to be answered.
+/// Writes the answer to an IPv4 packet, from `src`, and returns its length; `None` if the packet
+/// must not be answered.
 ///
 /// # Errors
 ///
-/// What the view says of the packet; [`BadHeader::Truncated`] if there is no room for the
-/// answer: [`LONGEST_V4`] bytes are always enough.
+/// The view's error for the packet; [`BadHeader::Truncated`] if there is no room for the
+/// answer: [`MAX_ANSWER_V4`] bytes are always enough.
 pub fn emit_v4(
     reason: Reason,
     packet: &[u8],
@@ -88,7 +89,7 @@ pub fn emit_v4(
         return Ok(None);
     }
     let front = ipv4::LEN + icmp::LEN;
-    let quoted = usize::from(view.total_len()).min(LONGEST_V4 - front);
+    let quoted = usize::from(view.total_len()).min(MAX_ANSWER_V4 - front);
     let out = out.get_mut(..front + quoted).ok_or(BadHeader::Truncated)?;
     let header = ipv4::Header {
         tos: CONTROL,
@@ -117,13 +118,13 @@ pub fn emit_v4(
     Ok(Some(out.len()))
 }
 
-/// Writes the answer to an IPv6 packet, from `src`, and returns its length, or nothing if
-/// the packet is not to be answered.
+/// Writes the answer to an IPv6 packet, from `src`, and returns its length; `None` if the packet
+/// must not be answered.
 ///
 /// # Errors
 ///
-/// What the view says of the packet; [`BadHeader::Truncated`] if there is no room for the
-/// answer: [`LONGEST_V6`] bytes are always enough.
+/// The view's error for the packet; [`BadHeader::Truncated`] if there is no room for the
+/// answer: [`MAX_ANSWER_V6`] bytes are always enough.
 pub fn emit_v6(
     reason: Reason,
     packet: &[u8],
@@ -136,7 +137,7 @@ pub fn emit_v6(
     }
     let front = ipv6::LEN + icmp::LEN;
     let whole = ipv6::LEN + usize::from(view.payload_len());
-    let quoted = whole.min(LONGEST_V6 - front);
+    let quoted = whole.min(MAX_ANSWER_V6 - front);
     let out = out.get_mut(..front + quoted).ok_or(BadHeader::Truncated)?;
     let header = ipv6::Header {
         payload_len: (icmp::LEN + quoted) as u16,

@@ -18,12 +18,11 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! `parse` makes the checks of RFC 1812, 5.2.2 that are about lengths and the
-//! version: at least 20 bytes, version 4, IHL at least 5, total length at least
-//! the header's, and no more promised than the bytes hold. More bytes than the
-//! total length are the link's padding and are left out of `payload`. The
-//! checksum is apart ([`View::checksum_ok`]), because hardware may have checked it
-//! and because a router that sees it wrong counts that on its own.
+//! `parse` makes the checks of RFC 1812, 5.2.2 for lengths and the version: at least 20 bytes,
+//! version 4, IHL at least 5, total length at least the header's and at most the number of bytes.
+//! Bytes beyond the total length are the link's padding and excluded from `payload`. The checksum
+//! is checked separately ([`View::checksum_ok`]), because hardware may have checked it and because
+//! a router counts a wrong one separately.
 
 use crate::checksum::Sum;
 use crate::octets::{put, u16_at, u32_at};
@@ -32,7 +31,7 @@ use crate::{BadHeader, checksum};
 /// The length of a header without options, in bytes.
 pub const LEN: usize = 20;
 /// The most bytes of options.
-pub const MOST_OPTIONS: usize = 40;
+pub const MAX_OPTIONS: usize = 40;
 
 /// Flag: do not fragment.
 pub const DONT_FRAGMENT: u8 = 0b010;
@@ -46,7 +45,7 @@ pub struct View<T> {
 }
 
 impl<T: AsRef<[u8]>> View<T> {
-    /// Takes `bytes` for a packet, possibly followed by padding.
+    /// Parses `bytes` as a packet, possibly followed by padding.
     ///
     /// # Errors
     ///
@@ -82,8 +81,7 @@ impl<T: AsRef<[u8]>> View<T> {
     pub fn checksum_ok(&self) -> bool {
         let bytes = self.bytes.as_ref();
         match bytes.first_chunk::<LEN>() {
-            // Nearly every header has no options; of a known length the sum is
-            // five additions.
+            // Nearly every header has no options; with a constant length the sum is five additions.
             Some(header) if header[0] == 0x45 => checksum::is_valid(header),
             _ => checksum::is_valid(&bytes[..self.header_len()]),
         }
@@ -119,13 +117,13 @@ impl<T: AsRef<[u8]>> View<T> {
         self.bytes.as_ref()[6] >> 5
     }
 
-    /// Returns the fragment's place in the packet, in units of 8 bytes.
+    /// Returns the fragment's offset in the packet, in units of 8 bytes.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         u16_at(self.bytes.as_ref(), 6) & 0x1fff
     }
 
-    /// Returns whether this is a part of a packet.
+    /// Returns whether this is a fragment.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         u16_at(self.bytes.as_ref(), 6) & 0x3fff != 0
@@ -143,7 +141,7 @@ impl<T: AsRef<[u8]>> View<T> {
         self.bytes.as_ref()[9]
     }
 
-    /// Returns the header checksum as it stands.
+    /// Returns the header checksum field.
     #[inline]
     pub fn checksum(&self) -> u16 {
         u16_at(self.bytes.as_ref(), 10)
@@ -167,13 +165,13 @@ impl<T: AsRef<[u8]>> View<T> {
         &self.bytes.as_ref()[LEN..self.header_len()]
     }
 
-    /// Returns what follows the header, without the link's padding.
+    /// Returns the payload, without the link's padding.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_ref()[self.header_len()..usize::from(self.total_len())]
     }
 
-    /// Reads all fields but the checksum, which [`Header::emit`] makes anew.
+    /// Reads all fields except the checksum, which [`Header::emit`] computes.
     pub fn header(&self) -> Header<'_> {
         Header {
             tos: self.tos(),
@@ -191,8 +189,7 @@ impl<T: AsRef<[u8]>> View<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
-    /// Takes one off the TTL, which must not be 0, and updates the checksum
-    /// (RFC 1624).
+    /// Decrements the TTL, which must not be 0, and updates the checksum (RFC 1624).
     #[inline]
     pub fn decrement_ttl(&mut self) {
         let old = u16_at(self.bytes.as_ref(), 8);
@@ -258,7 +255,7 @@ pub struct Header<'a> {
     pub id: u16,
     /// The three flags.
     pub flags: u8,
-    /// The fragment's place, in units of 8 bytes, 13 bits.
+    /// The fragment's offset, in units of 8 bytes, 13 bits.
     pub fragment_offset: u16,
     /// The time to live.
     pub ttl: u8,
@@ -281,11 +278,12 @@ impl Header<'_> {
     /// too many, [`BadHeader::Length`] if the total length is below the header's or
     /// a value is too large for its field, [`BadHeader::Truncated`] if there is no
     /// room for the header.
-    // Into its caller, where most fields are constants: fields that go through memory are read back in
-    // other pieces than they were stored in (`fingerpost-bench gate --worker`: 4 % of all packets).
+    // Inlined into its caller, where most fields are constants: fields that go through memory are
+    // read back in other sizes than they were stored in (`fingerpost-bench gate --worker`: 4 % of
+    // all packets).
     #[inline(always)]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, BadHeader> {
-        if !self.options.len().is_multiple_of(4) || self.options.len() > MOST_OPTIONS {
+        if !self.options.len().is_multiple_of(4) || self.options.len() > MAX_OPTIONS {
             return Err(BadHeader::HeaderLength);
         }
         let len = LEN + self.options.len();
@@ -304,8 +302,8 @@ impl Header<'_> {
         put(bytes, 12, self.src.to_be_bytes());
         put(bytes, 16, self.dst.to_be_bytes());
         bytes[LEN..].copy_from_slice(self.options);
-        // From the fields: what was just written in pieces is not read back in words, which
-        // would wait until all of them are in the cache.
+        // From the fields: reading the just written bytes back as words would wait until all stores
+        // have reached the cache.
         let sum = Sum::ZERO
             .word(u16::from_be_bytes([0x40 | (len / 4) as u8, self.tos]))
             .word(self.total_len)

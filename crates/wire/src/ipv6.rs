@@ -18,12 +18,11 @@
 //!   AH:         next header | length in 4 bytes, less 2 | …
 //! ```
 //!
-//! A router forwards by the fixed header alone (RFC 8200, 4); [`View::upper`] is
-//! for who needs the protocol behind the extension headers, such as a filter. The
-//! walk takes at most [`MOST_EXTENSIONS`] of them, never reads past the payload,
-//! and stops at a fragment that is not the first, because what follows there is the
-//! middle of something. ESP and unknown protocols end the walk as upper
-//! protocols do. Jumbograms (RFC 2675) are not supported: a payload length of 0
+//! A router forwards by the fixed header alone (RFC 8200, 4); [`View::upper`] is for code that
+//! needs the protocol behind the extension headers, such as a filter. The walk takes at most
+//! [`MAX_EXTENSIONS`] of them, never reads past the payload, and stops at a fragment that is not
+//! the first, because the bytes there are the middle of a payload. ESP and unknown protocols end
+//! the walk as upper protocols do. Jumbograms (RFC 2675) are not supported: a payload length of 0
 //! means none.
 
 use crate::BadHeader;
@@ -33,7 +32,7 @@ use crate::octets::{put, u16_at, u32_at, u128_at};
 pub const LEN: usize = 40;
 /// The most extension headers walked. RFC 8200, 4.1 recommends an order in which
 /// there are at most seven.
-pub const MOST_EXTENSIONS: usize = 8;
+pub const MAX_EXTENSIONS: usize = 8;
 
 /// Next header: hop-by-hop options.
 pub const HOP_BY_HOP: u8 = 0;
@@ -55,7 +54,7 @@ pub struct View<T> {
 }
 
 impl<T: AsRef<[u8]>> View<T> {
-    /// Takes `bytes` for a packet, possibly followed by padding.
+    /// Parses `bytes` as a packet, possibly followed by padding.
     ///
     /// # Errors
     ///
@@ -88,13 +87,13 @@ impl<T: AsRef<[u8]>> View<T> {
         u32_at(self.bytes.as_ref(), 0) & 0x000f_ffff
     }
 
-    /// Returns the length of what follows the fixed header, in bytes.
+    /// Returns the payload length: the bytes after the fixed header.
     #[inline]
     pub fn payload_len(&self) -> u16 {
         u16_at(self.bytes.as_ref(), 4)
     }
 
-    /// Returns what the first header after the fixed one is.
+    /// Returns the type of the first header after the fixed one.
     #[inline]
     pub fn next_header(&self) -> u8 {
         self.bytes.as_ref()[6]
@@ -118,8 +117,7 @@ impl<T: AsRef<[u8]>> View<T> {
         u128_at(self.bytes.as_ref(), 24)
     }
 
-    /// Returns what follows the fixed header, extension headers included, without
-    /// the link's padding.
+    /// Returns the payload: extension headers included, without the link's padding.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_ref()[LEN..LEN + usize::from(self.payload_len())]
@@ -143,9 +141,8 @@ impl<T: AsRef<[u8]>> View<T> {
     /// # Errors
     ///
     /// [`BadHeader::Truncated`] if the payload ends within an extension header,
-    /// [`BadHeader::Chain`] if there are more than [`MOST_EXTENSIONS`],
-    /// [`BadHeader::Kind`] if hop-by-hop options stand elsewhere than first
-    /// (RFC 8200, 4.1).
+    /// [`BadHeader::Chain`] if there are more than [`MAX_EXTENSIONS`], [`BadHeader::Kind`] if
+    /// hop-by-hop options are not first (RFC 8200, 4.1).
     ///
     /// # Examples
     ///
@@ -161,7 +158,7 @@ impl<T: AsRef<[u8]>> View<T> {
     pub fn upper(&self) -> Result<Upper, BadHeader> {
         let payload = self.payload();
         let mut upper = Upper { protocol: self.next_header(), offset: LEN, fragment: None };
-        for count in 0..=MOST_EXTENSIONS {
+        for count in 0..=MAX_EXTENSIONS {
             let rest = &payload[upper.offset - LEN..];
             let unit = match upper.protocol {
                 HOP_BY_HOP if count > 0 => return Err(BadHeader::Kind),
@@ -170,7 +167,7 @@ impl<T: AsRef<[u8]>> View<T> {
                 FRAGMENT => 0,
                 _ => return Ok(upper),
             };
-            if count == MOST_EXTENSIONS {
+            if count == MAX_EXTENSIONS {
                 return Err(BadHeader::Chain);
             }
             if rest.len() < 8 {
@@ -201,7 +198,7 @@ impl<T: AsRef<[u8]>> View<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
-    /// Takes one off the hop limit, which must not be 0.
+    /// Decrements the hop limit, which must not be 0.
     #[inline]
     pub fn decrement_hop_limit(&mut self) {
         let bytes = self.bytes.as_mut();
@@ -234,24 +231,24 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
     }
 }
 
-/// What the extension headers lead to.
+/// The protocol behind the extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upper {
     /// The first protocol that is not an extension header.
     pub protocol: u8,
-    /// Where it begins, in bytes from the start of the packet.
+    /// Its offset in bytes from the start of the packet.
     pub offset: usize,
-    /// What the fragment header says, where there is one. With an offset above 0
-    /// the bytes at `offset` are the middle of the protocol's, not its header.
+    /// The fragment header, if there is one. With a fragment offset above 0 the bytes at `offset`
+    /// are the middle of the payload, not its header.
     pub fragment: Option<Fragment>,
 }
 
-/// What a fragment header says.
+/// The fields of a fragment header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// The fragment's place in the packet, in units of 8 bytes.
+    /// The fragment's offset in the packet, in units of 8 bytes.
     pub offset: u16,
-    /// Whether more follow.
+    /// Whether more fragments follow.
     pub more: bool,
     /// The identification, equal among the fragments of one packet.
     pub id: u32,
@@ -264,9 +261,9 @@ pub struct Header {
     pub traffic_class: u8,
     /// The flow label, 20 bits.
     pub flow_label: u32,
-    /// The length of what follows, in bytes.
+    /// The payload length in bytes.
     pub payload_len: u16,
-    /// What the next header is.
+    /// The type of the next header.
     pub next_header: u8,
     /// The hop limit.
     pub hop_limit: u8,

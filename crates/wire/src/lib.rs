@@ -1,17 +1,16 @@
 //! Header views and checksums, without unsafe code.
 //!
-//! Network byte order exists only here. Every header has a module of its own,
-//! and every module has the same three things under the same names:
+//! Network byte order exists only here. Every header has a module, and every module has the same
+//! three items under the same names:
 //!
-//! - `View<T>`, a view over bytes that were checked once. `View::parse(bytes)`
-//!   says [`BadHeader`] where the bytes are too short or contradict themselves,
-//!   and after it no getter can fail. `T` is `&[u8]`, `&mut [u8]`, an array or
-//!   anything else that shows bytes; the setters are there where the bytes may
-//!   be written. `payload()` is what follows the header.
-//! - `Header`, the same fields as plain values. `View::header()` reads them all,
-//!   `Header::emit(&mut bytes)` writes them all, checksum included where the
-//!   header covers itself, and returns the number of bytes written.
-//! - `LEN`, the length of the header, the least one where it varies.
+//! - `View<T>`, a view over bytes that were checked once. `View::parse(bytes)` returns
+//!   [`BadHeader`] if the bytes are too short or inconsistent; after it no getter can fail. `T` is
+//!   `&[u8]`, `&mut [u8]`, an array or any other type that derefs to bytes; setters exist if the
+//!   bytes are writable. `payload()` returns the bytes after the header.
+//! - `Header`, the same fields as plain values. `View::header()` reads them all, `Header::emit(&mut
+//!   bytes)` writes them all, with the checksum if it covers only the header, and returns the
+//!   number of bytes written.
+//! - `LEN`, the length of the header, or its minimum if it varies.
 //!
 //! | module | header | source |
 //! |---|---|---|
@@ -25,11 +24,11 @@
 //! | [`udp`] | UDP | RFC 768 |
 //! | [`gue`] | Generic UDP Encapsulation, variant 0 | draft-ietf-intarea-gue |
 //!
-//! What is made of them has modules too: [`tunnel`] is IP in IP (RFC 2003, RFC 2473, RFC
-//! 6040), [`icmp_error`] the answers to packets that cannot go on (RFC 1812, RFC 4443),
-//! and [`mss`] holds TCP to a size that fits.
+//! Modules that combine headers: [`tunnel`] is IP in IP (RFC 2003, RFC 2473, RFC 6040),
+//! [`icmp_error`] the ICMP errors for packets that cannot be forwarded (RFC 1812, RFC 4443), and
+//! [`mss`] the clamping of TCP's segment size.
 //!
-//! Addresses are host-order integers (`u32`, `u128`) as everywhere in the house.
+//! Addresses are host-order integers (`u32`, `u128`) as in the whole project.
 //!
 //! # Examples
 //!

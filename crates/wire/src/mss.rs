@@ -1,13 +1,13 @@
-//! TCP held to segments that fit, by the option in its first packets (RFC 9293, 3.7.1).
+//! MSS clamping: limits the segment size of TCP by the option in its SYNs (RFC 9293, 3.7.1).
 //!
-//! Whoever makes packets longer on their way, as a tunnel does, can answer those that are
-//! then too big (`icmp_error.rs`); where such answers are filtered, connections hang.
-//! Lowering the maximum segment size that both ends announce in their SYN keeps TCP below
-//! it from the beginning. An end that announces none already sends at most 536 bytes over
-//! IPv4 and 1220 over IPv6.
+//! A node that makes packets longer on their path, such as a tunnel entry, can answer packets that
+//! become too big (`icmp_error.rs`); but where such answers are filtered, connections hang.
+//! Lowering the maximum segment size that both ends announce in their SYNs keeps TCP below the
+//! limit from the beginning. An end that announces none sends at most 536 bytes over IPv4 and 1220
+//! over IPv6.
 //!
-//! Only the option's value changes, and the checksum with it (RFC 1624). The option may
-//! stand at an odd offset; a sum of 16-bit words then has its bytes the other way round.
+//! Only the option's value changes, and the checksum with it (RFC 1624). The option may be at an
+//! odd offset; its bytes are then swapped in a sum of 16-bit words.
 
 use crate::{BadHeader, checksum, ipv4, ipv6, tcp};
 
@@ -15,13 +15,12 @@ const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const MAXIMUM_SEGMENT_SIZE: u8 = 2;
 
-/// Lowers the maximum segment size of a TCP SYN to `most`, if it is higher, and says whether
-/// it was. Packets that are no whole first packets of a connection, and those whose options
-/// cannot be read, stay as they are.
+/// Lowers the maximum segment size of a TCP SYN to `most`, if it is higher, and returns whether it
+/// was. Packets other than complete SYNs, and those with malformed options, are unchanged.
 ///
 /// # Errors
 ///
-/// What the views say of the IP header.
+/// The errors of the views for the IP header.
 pub fn clamp(packet: &mut [u8], most: u16) -> Result<bool, BadHeader> {
     let (start, end) = match packet.first().map(|first| first >> 4) {
         Some(4) => {
@@ -63,7 +62,7 @@ pub fn clamp(packet: &mut [u8], most: u16) -> Result<bool, BadHeader> {
     Ok(true)
 }
 
-/// Returns where the value of the option stands among the options.
+/// Returns the offset of the option's value in the options.
 fn value_at(options: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {

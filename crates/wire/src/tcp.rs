@@ -18,7 +18,7 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! The checksum covers a pseudo header, so it takes the sum to start from:
+//! The checksum covers a pseudo header, so its functions take an initial sum:
 //! [`checksum::pseudo_ipv4`](crate::checksum::pseudo_ipv4) or `pseudo_ipv6`.
 
 use crate::BadHeader;
@@ -28,7 +28,7 @@ use crate::octets::{put, u16_at, u32_at};
 /// The length of a header without options, in bytes.
 pub const LEN: usize = 20;
 /// The most bytes of options.
-pub const MOST_OPTIONS: usize = 40;
+pub const MAX_OPTIONS: usize = 40;
 /// The protocol number.
 pub const PROTOCOL: u8 = 6;
 
@@ -40,11 +40,11 @@ pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;
 /// Flag: push.
 pub const PSH: u8 = 0x08;
-/// Flag: the acknowledgement number counts.
+/// Flag: the acknowledgement number is valid.
 pub const ACK: u8 = 0x10;
-/// Flag: the urgent pointer counts.
+/// Flag: the urgent pointer is valid.
 pub const URG: u8 = 0x20;
-/// Flag: congestion was seen (RFC 3168).
+/// Flag: ECN echo, congestion experienced (RFC 3168).
 pub const ECE: u8 = 0x40;
 /// Flag: the congestion window was reduced (RFC 3168).
 pub const CWR: u8 = 0x80;
@@ -56,7 +56,7 @@ pub struct View<T> {
 }
 
 impl<T: AsRef<[u8]>> View<T> {
-    /// Takes `bytes`, the whole payload of the packet, for a segment.
+    /// Parses `bytes`, the whole payload of the packet, as a segment.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl<T: AsRef<[u8]>> View<T> {
         u16_at(self.bytes.as_ref(), 14)
     }
 
-    /// Returns the checksum as it stands.
+    /// Returns the checksum field.
     #[inline]
     pub fn checksum(&self) -> u16 {
         u16_at(self.bytes.as_ref(), 16)
@@ -143,13 +143,13 @@ impl<T: AsRef<[u8]>> View<T> {
         &self.bytes.as_ref()[LEN..self.header_len()]
     }
 
-    /// Returns what follows the header.
+    /// Returns the payload.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_ref()[self.header_len()..]
     }
 
-    /// Reads all fields but the checksum.
+    /// Reads all fields except the checksum.
     pub fn header(&self) -> Header<'_> {
         Header {
             src_port: self.src_port(),
@@ -165,7 +165,7 @@ impl<T: AsRef<[u8]>> View<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
-    /// Sets the ports. The checksum is the caller's: see [`Self::fill_checksum`].
+    /// Sets the ports. The caller updates the checksum: see [`Self::fill_checksum`].
     pub fn set_ports(&mut self, src: u16, dst: u16) {
         put(self.bytes.as_mut(), 0, src.to_be_bytes());
         put(self.bytes.as_mut(), 2, dst.to_be_bytes());
@@ -215,7 +215,7 @@ impl Header<'_> {
     /// [`BadHeader::HeaderLength`] if the options are not a multiple of 4 bytes or
     /// too many, [`BadHeader::Truncated`] if there is no room.
     pub fn emit(&self, bytes: &mut [u8], pseudo: Sum) -> Result<usize, BadHeader> {
-        if !self.options.len().is_multiple_of(4) || self.options.len() > MOST_OPTIONS {
+        if !self.options.len().is_multiple_of(4) || self.options.len() > MAX_OPTIONS {
             return Err(BadHeader::HeaderLength);
         }
         let len = LEN + self.options.len();

@@ -19,25 +19,25 @@
 //!   CE        CE       CE       CE       CE
 //! ```
 //!
-//! Not-ECT under CE is dropped, because its sender would not understand a mark and the
-//! congestion has to be told somehow.
+//! Not-ECT under CE is dropped: the sender does not support ECN, and only a loss can signal the
+//! congestion to it.
 //!
-//! **Fragments.** The outer IPv4 header says DF, with identification 0 (RFC 6864, 4.1: the
-//! packet is atomic). Who finds that the whole is too big answers the inner packet's sender
-//! (`icmp_error.rs`); an outer packet that is a fragment is nothing that this side made.
+//! **Fragments.** The outer IPv4 header has DF set and identification 0 (RFC 6864, 4.1: the packet
+//! is atomic). A tunnel entry with a packet too big for the link answers the inner packet's sender
+//! (`icmp_error.rs`); an outer packet that is a fragment was not made by this code.
 //!
-//! **Entropy.** The outer pair of addresses is the same for all that a tunnel carries. The
-//! flow label of an outer IPv6 header tells flows apart for routers with several ways
-//! (RFC 6438); an outer IPv4 header has no room for that. With UDP the source port does so in both
-//! families, for every router and card that looks at ports.
+//! **Entropy.** The outer pair of addresses is the same for all packets of a tunnel. The flow label
+//! of an outer IPv6 header distinguishes flows for multipath routers (RFC 6438); an outer IPv4
+//! header has no such field. With UDP the source port does so in both families, for every router
+//! and network card that hashes ports.
 //!
-//! **UDP.** The inner packet follows the UDP header at once, and its first four bits say its
-//! family: variant 1 of GUE (draft-ietf-intarea-gue-09, 4), whose port is [`GUE`], and what Linux calls
-//! direct encapsulation (`ip fou add port 6080 gue`). Over IPv4 the checksum is 0, as for tunnels
-//! it may be (RFC 8085, 3.4.1). Over IPv6 it is computed, over all of the packet: 0 is allowed
-//! to tunnels there (RFC 6935), but only between ends that were both told so (RFC 6936, 4), it is
-//! what Linux drops unless it was, and there is no other checksum over the outer addresses. Who
-//! receives takes 0 in both, and refuses one that is wrong.
+//! **UDP.** The inner packet directly follows the UDP header, and its first four bits are its
+//! version: variant 1 of GUE (draft-ietf-intarea-gue-09, 4), whose port is [`GUE`], and direct
+//! encapsulation in Linux (`ip fou add port 6080 gue`). Over IPv4 the checksum is 0, which tunnels
+//! may use (RFC 8085, 3.4.1). Over IPv6 it is computed over the whole packet. Tunnels may use 0
+//! there too (RFC 6935), but only if both ends are configured for it (RFC 6936, 4); Linux drops
+//! such packets otherwise, and no other checksum covers the outer addresses. The receiver accepts 0
+//! in both families, and rejects a wrong checksum.
 //!
 //! **GUE's variant 0** (`gue.rs`) has a header with room for private data, which an authenticated
 //! tunnel uses; this module does not interpret it. A receiver distinguishes the variants by the
@@ -57,10 +57,10 @@ pub const NOT_ECT: u8 = 0b00;
 pub const ECT_1: u8 = 0b01;
 /// ECN: capable, codepoint 0.
 pub const ECT_0: u8 = 0b10;
-/// ECN: congestion was met.
+/// ECN: congestion experienced.
 pub const CE: u8 = 0b11;
 
-/// The UDP port of GUE, which is what IP directly in UDP is.
+/// The UDP port of GUE, also used for IP directly in UDP.
 pub const GUE: u16 = 6080;
 
 /// The ends of a tunnel.
@@ -68,18 +68,18 @@ pub const GUE: u16 = 6080;
 pub enum Ends {
     /// IPv4.
     V4 {
-        /// Where packets enter.
+        /// The entry: the source address.
         src: u32,
-        /// Where they leave.
+        /// The exit: the destination address.
         dst: u32,
     },
     /// IPv6.
     V6 {
-        /// Where packets enter.
+        /// The entry: the source address.
         src: u128,
-        /// Where they leave.
+        /// The exit: the destination address.
         dst: u128,
-        /// What tells flows apart, 20 bits.
+        /// The flow label, 20 bits, which distinguishes flows.
         flow_label: u32,
     },
 }
@@ -87,16 +87,15 @@ pub enum Ends {
 /// The ports of a tunnel with UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// What tells flows apart.
+    /// The source port, which distinguishes flows.
     pub src: u16,
-    /// Where the other end takes such packets.
+    /// The destination port: the one that the other end listens on.
     pub dst: u16,
 }
 
 impl Ports {
-    /// Makes the ports for a flow that so many bits are of: the source port is one of the
-    /// 16384 that are nobody's (RFC 6335, 6), which is what tunnels are to take theirs from
-    /// (RFC 7510, 3).
+    /// Returns the ports for a flow with this hash: the source port is one of the 16384 dynamic
+    /// ports (RFC 6335, 6), as tunnels should use (RFC 7510, 3).
     #[inline]
     pub fn of(flow: u32, dst: u16) -> Self {
         Self { src: 0xc000 | flow as u16 & 0x3fff, dst }
@@ -112,25 +111,25 @@ pub struct Header {
     pub dscp: u8,
     /// TTL or hop limit.
     pub hop_limit: u8,
-    /// The ports, where there is UDP.
+    /// The ports, if there is UDP.
     pub udp: Option<Ports>,
 }
 
 impl Header {
-    /// Returns the headers' length in bytes, which is the room in front of the inner packet.
+    /// Returns the headers' length in bytes, which is also the offset of the inner packet.
     #[inline]
     pub fn len(&self) -> usize {
         self.outer_len() + if self.udp.is_some() { udp::LEN } else { 0 }
     }
 
-    /// Returns the headers' length with one of GUE, variant 0, that has so many bytes of private
-    /// data.
+    /// Returns the headers' length with a GUE header of variant 0 that has this many bytes of
+    /// private data.
     #[inline]
     pub fn len_with(&self, private: usize) -> usize {
         self.len() + gue::LEN + private
     }
 
-    /// Returns that of the outer IP header.
+    /// Returns the length of the outer IP header.
     #[inline]
     fn outer_len(&self) -> usize {
         match self.ends {
@@ -139,13 +138,13 @@ impl Header {
         }
     }
 
-    /// Returns whether the outer IP header is one of IPv6.
+    /// Returns whether the outer IP header is IPv6.
     #[inline]
     pub fn is_v6(&self) -> bool {
         matches!(self.ends, Ends::V6 { .. })
     }
 
-    /// Returns whether a header is never empty.
+    /// Returns false: headers are never empty.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -162,8 +161,8 @@ impl Header {
         self.emit_all(None, bytes)
     }
 
-    /// Does so with a header of GUE, variant 0, between UDP and the inner packet, which begins
-    /// after [`len_with`](Self::len_with).
+    /// The same with a GUE header of variant 0 between UDP and the inner packet, which begins at
+    /// [`len_with`](Self::len_with).
     ///
     /// # Errors
     ///
@@ -175,7 +174,7 @@ impl Header {
         self.emit_all(Some(private), bytes)
     }
 
-    // Each of the two callers knows whether there is private data.
+    // The two callers pass private data or none.
     #[inline(always)]
     fn emit_all(&self, private: Option<&[u8]>, bytes: &mut [u8]) -> Result<usize, BadHeader> {
         let len = private.map_or(self.len(), |private| self.len_with(private.len()));
@@ -245,41 +244,41 @@ fn protocol_and_tos(inner: &[u8]) -> Result<(u8, u8), BadHeader> {
     }
 }
 
-/// What an outer header has said.
+/// The fields of a parsed outer header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outer {
     /// Its DSCP.
     pub dscp: u8,
     /// Its ECN bits.
     pub ecn: u8,
-    /// The UDP ports, where there is UDP.
+    /// The UDP ports, if there is UDP.
     pub ports: Option<Ports>,
     /// The bytes of private data before the inner packet.
     pub private: usize,
-    /// Where the inner packet begins.
+    /// The offset of the inner packet.
     pub offset: usize,
-    /// Where the inner packet ends: what follows is the link's padding.
+    /// The end of the inner packet; the link's padding follows.
     pub end: usize,
 }
 
 impl Outer {
-    /// Takes `packet` for one with a packet in it, directly after the outer header.
+    /// Parses a packet that contains another directly after the outer header.
     ///
     /// # Errors
     ///
-    /// What the views say of the outer header; [`BadHeader::Kind`] if no packet is in it, or
-    /// if it is a fragment; [`BadHeader::Version`] if the inner one is not of the family
-    /// that the outer header says.
+    /// The errors of the views for the outer header; [`BadHeader::Kind`] if it contains no packet,
+    /// or is a fragment; [`BadHeader::Version`] if the inner packet is not of the family that the
+    /// outer header states.
     pub fn parse(packet: &[u8]) -> Result<Self, BadHeader> {
         Self::parse_with(packet, None)
     }
 
-    /// Does so, and takes packets in UDP to this port as well.
+    /// The same, also for packets in UDP to this port.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse), with what the view says of the UDP header;
-    /// [`BadHeader::Checksum`] if that has one, and it is wrong.
+    /// As [`parse`](Self::parse), and the errors of the view for the UDP header;
+    /// [`BadHeader::Checksum`] if it has a wrong checksum.
     pub fn parse_with(packet: &[u8], port: Option<u16>) -> Result<Self, BadHeader> {
         let (tos, protocol, offset, end) = match packet.first().map(|first| first >> 4) {
             Some(4) => {
@@ -349,8 +348,8 @@ fn pseudo(packet: &[u8], length: u16) -> Result<Sum, BadHeader> {
     })
 }
 
-/// Returns the ECN bits of an inner packet that leaves a tunnel, or nothing where it is to
-/// be dropped (RFC 6040, figure 4).
+/// Returns the ECN bits of an inner packet that leaves a tunnel; `None` if it has to be dropped
+/// (RFC 6040, figure 4).
 #[inline]
 pub fn ecn_out(inner: u8, outer: u8) -> Option<u8> {
     match (inner & CE, outer & CE) {
@@ -371,11 +370,12 @@ pub fn ecn_of(inner: &[u8]) -> Result<u8, BadHeader> {
     protocol_and_tos(inner).map(|(_, tos)| tos & CE)
 }
 
-/// Gives an inner packet that leaves a tunnel its ECN bits, and says whether it may go on.
+/// Sets the ECN bits of an inner packet that leaves a tunnel, and returns whether it may be
+/// forwarded.
 ///
 /// # Errors
 ///
-/// What the views say of the packet.
+/// The errors of the views for the packet.
 pub fn decapsulate_ecn(inner: &mut [u8], outer: u8) -> Result<bool, BadHeader> {
     let (protocol, tos) = protocol_and_tos(inner)?;
     let Some(ecn) = ecn_out(tos, outer) else { return Ok(false) };

@@ -9,9 +9,8 @@
 //!   +-------------------------------+-------------------------------+
 //! ```
 //!
-//! The length counts the header. The checksum covers a pseudo header; one that
-//! computes to 0 is sent as 0xffff, and a 0 sent means that there is none, which
-//! only IPv4 allows.
+//! The length counts the header. The checksum covers a pseudo header; a computed 0 is sent as
+//! 0xffff, and 0 means no checksum, which only IPv4 allows.
 
 use crate::BadHeader;
 use crate::checksum::Sum;
@@ -29,7 +28,7 @@ pub struct View<T> {
 }
 
 impl<T: AsRef<[u8]>> View<T> {
-    /// Takes `bytes` for a datagram.
+    /// Parses `bytes` as a datagram.
     ///
     /// # Errors
     ///
@@ -75,13 +74,13 @@ impl<T: AsRef<[u8]>> View<T> {
         u16_at(self.bytes.as_ref(), 4)
     }
 
-    /// Returns the checksum as it stands, 0 for none.
+    /// Returns the checksum field, 0 for none.
     #[inline]
     pub fn checksum(&self) -> u16 {
         u16_at(self.bytes.as_ref(), 6)
     }
 
-    /// Returns what follows the header, as far as the length field reaches.
+    /// Returns the payload, up to the length field.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.datagram()[LEN..]
@@ -91,14 +90,14 @@ impl<T: AsRef<[u8]>> View<T> {
         &self.bytes.as_ref()[..usize::from(self.length())]
     }
 
-    /// Reads all fields but the checksum.
+    /// Reads all fields except the checksum.
     pub fn header(&self) -> Header {
         Header { src_port: self.src_port(), dst_port: self.dst_port(), length: self.length() }
     }
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
-    /// Sets the ports. The checksum is the caller's: see [`Self::fill_checksum`].
+    /// Sets the ports. The caller updates the checksum: see [`Self::fill_checksum`].
     pub fn set_ports(&mut self, src: u16, dst: u16) {
         put(self.bytes.as_mut(), 0, src.to_be_bytes());
         put(self.bytes.as_mut(), 2, dst.to_be_bytes());
@@ -143,7 +142,7 @@ impl Header {
         Ok(len)
     }
 
-    /// Writes the header without a checksum, which is 0 then.
+    /// Writes the header without a checksum: with 0.
     ///
     /// # Errors
     ///

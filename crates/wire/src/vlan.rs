@@ -8,12 +8,10 @@
 //!              3  1  12
 //! ```
 //!
-//! A tag is four bytes put in front of the EtherType: its own type and the tag
-//! control information (priority, drop eligible, VLAN identifier). The view starts
-//! where the EtherType of the frame says a tag stands, that is at byte 12, and
-//! reads as many tags as there are, at most two: a third is [`BadHeader::Chain`].
-//! Some equipment writes 0x8100 for the outer tag too, so both types are taken in
-//! either place.
+//! A tag is four bytes before the EtherType: its own type and the tag control information
+//! (priority, drop eligible, VLAN identifier). The view starts at byte 12 of a frame, at the type
+//! of its first tag, and reads one or two tags: a third is [`BadHeader::Chain`]. Some equipment
+//! writes 0x8100 for the outer tag too, so both types are accepted for either.
 
 use crate::BadHeader;
 use crate::ethernet::{SERVICE_VLAN, VLAN};
@@ -22,7 +20,7 @@ use crate::octets::{put, u16_at};
 /// The length of one tag in bytes.
 pub const LEN: usize = 4;
 /// The most tags read.
-pub const MOST: usize = 2;
+pub const MAX_TAGS: usize = 2;
 
 /// Returns whether an EtherType announces a tag.
 #[inline]
@@ -30,7 +28,7 @@ pub fn is_tag(kind: u16) -> bool {
     kind == VLAN || kind == SERVICE_VLAN
 }
 
-/// A tag: its type and what it says.
+/// A tag: its type and its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// [`VLAN`] or [`SERVICE_VLAN`].
@@ -67,13 +65,12 @@ pub struct View<T> {
 }
 
 impl<T: AsRef<[u8]>> View<T> {
-    /// Takes `bytes`, which begin with the frame's EtherType, for tags.
+    /// Parses `bytes`, which begin with the frame's EtherType, as tags.
     ///
     /// # Errors
     ///
-    /// [`BadHeader::Kind`] if no tag is there, [`BadHeader::Truncated`] if the
-    /// bytes end within one or before the EtherType after it,
-    /// [`BadHeader::Chain`] if there are more than two.
+    /// [`BadHeader::Kind`] if there is no tag, [`BadHeader::Truncated`] if the bytes end within one
+    /// or before the EtherType after it, [`BadHeader::Chain`] if there are more than two.
     pub fn parse(bytes: T) -> Result<Self, BadHeader> {
         let shown = bytes.as_ref();
         let mut count = 0;
@@ -85,7 +82,7 @@ impl<T: AsRef<[u8]>> View<T> {
             if !is_tag(u16_at(shown, at)) {
                 break;
             }
-            if count == MOST {
+            if count == MAX_TAGS {
                 return Err(BadHeader::Chain);
             }
             count += 1;
@@ -101,7 +98,7 @@ impl<T: AsRef<[u8]>> View<T> {
         self.count
     }
 
-    /// Returns the outer tag, the only one where there is one.
+    /// Returns the outer tag, or the only one.
     pub fn outer(&self) -> Tag {
         Tag::read(self.bytes.as_ref(), 0)
     }
@@ -116,7 +113,7 @@ impl<T: AsRef<[u8]>> View<T> {
         u16_at(self.bytes.as_ref(), self.count * LEN)
     }
 
-    /// Returns what follows the tags and the EtherType.
+    /// Returns the payload after the tags and the EtherType.
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_ref()[self.count * LEN + 2..]
     }
@@ -128,7 +125,7 @@ impl<T: AsRef<[u8]>> View<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
-    /// Sets the VLAN identifier of the outer tag, of which 12 bits count.
+    /// Sets the VLAN identifier of the outer tag, 12 bits.
     pub fn set_vid(&mut self, vid: u16) {
         let control = u16_at(self.bytes.as_ref(), 2) & 0xf000 | vid & 0x0fff;
         put(self.bytes.as_mut(), 2, control.to_be_bytes());
@@ -138,7 +135,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
 /// The tags and the EtherType after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The outer tag, the only one where there is one.
+    /// The outer tag, or the only one.
     pub outer: Tag,
     /// The inner of two tags.
     pub inner: Option<Tag>,

@@ -1,13 +1,12 @@
-//! Every header: what is emitted parses back to the same fields, bytes cut at any
-//! length are an error and never a panic, and bytes from captures and from the
-//! documents read as they should.
+//! Every header: emitted bytes parse to the same fields, bytes truncated at any length are an error
+//! and never a panic, and bytes from captures and from the documents parse to the right fields.
 
 use fingerpost_wire::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
 use fingerpost_wire::{BadHeader, arp, ethernet, icmp, ipv4, ipv6, tcp, udp, vlan};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Cuts `bytes` at every length below `whole` and expects an error each time.
+/// Truncates `bytes` at every length below `whole` and expects an error each time.
 fn cut<E: std::fmt::Debug + PartialEq<BadHeader>>(
     bytes: &[u8],
     whole: usize,
@@ -15,10 +14,10 @@ fn cut<E: std::fmt::Debug + PartialEq<BadHeader>>(
 ) {
     for len in 0..whole {
         let error = parse(&bytes[..len]);
-        let error = error.unwrap_or_else(|| panic!("{len} of {whole} bytes were taken"));
+        let error = error.unwrap_or_else(|| panic!("{len} of {whole} bytes were accepted"));
         assert_eq!(error, BadHeader::Truncated, "{len} of {whole} bytes");
     }
-    assert!(parse(&bytes[..whole]).is_none(), "all {whole} bytes were refused");
+    assert!(parse(&bytes[..whole]).is_none(), "all {whole} bytes were rejected");
 }
 
 /// A multiple of four bytes of options.
@@ -28,7 +27,7 @@ fn options() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn ethernet_goes_round(dst: [u8; 6], src: [u8; 6], kind: u16, extra in 0usize..50) {
+    fn ethernet_emitted_parses_to_the_same_fields(dst: [u8; 6], src: [u8; 6], kind: u16, extra in 0usize..50) {
         let header = ethernet::Header { dst, src, kind };
         let mut bytes = vec![0xaa; ethernet::LEN + extra];
         prop_assert_eq!(header.emit(&mut bytes), Ok(ethernet::LEN));
@@ -40,7 +39,7 @@ proptest! {
     }
 
     #[test]
-    fn vlan_goes_round(
+    fn vlan_emitted_parses_to_the_same_fields(
         service: bool, priority in 0u8..8, drop_eligible: bool, vid in 0u16..4096,
         inner in proptest::option::of(0u16..4096), kind in 0u16..0x8100,
     ) {
@@ -63,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn arp_goes_round(
+    fn arp_emitted_parses_to_the_same_fields(
         operation: u16, sender_mac: [u8; 6], sender: u32, target_mac: [u8; 6], target: u32,
     ) {
         let header = arp::Header { operation, sender_mac, sender, target_mac, target };
@@ -77,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn ipv4_goes_round(
+    fn ipv4_emitted_parses_to_the_same_fields(
         tos: u8, payload in 0u16..64, id: u16, flags in 0u8..8, fragment_offset in 0u16..0x2000,
         ttl: u8, protocol: u8, src: u32, dst: u32, options in options(), padding in 0usize..9,
     ) {
@@ -97,7 +96,7 @@ proptest! {
         cut(&bytes, total, |b| ipv4::View::parse(b).err());
         cut(&bytes, header_len, |b| header.emit(&mut b.to_vec()).err());
 
-        // Incremental changes leave what a fresh emission would have written.
+        // Incremental changes give the same bytes as a new emission.
         let mut changed = bytes.clone();
         let mut view = ipv4::View::parse(&mut changed[..]).unwrap();
         view.set_src(dst);
@@ -111,7 +110,7 @@ proptest! {
     }
 
     #[test]
-    fn ipv6_goes_round(
+    fn ipv6_emitted_parses_to_the_same_fields(
         traffic_class: u8, flow_label in 0u32..0x10_0000, payload in vec(any::<u8>(), 0..64),
         next_header: u8, hop_limit: u8, src: u128, dst: u128, padding in 0usize..9,
     ) {
@@ -127,7 +126,7 @@ proptest! {
         let view = ipv6::View::parse(&bytes[..]).unwrap();
         prop_assert_eq!(view.header(), header);
         prop_assert_eq!(view.payload(), &payload[..]);
-        // Whatever the payload is, the walk ends within it or says why not.
+        // For any payload, the walk ends within it or returns an error.
         if let Ok(upper) = view.upper() {
             prop_assert!((ipv6::LEN..=total).contains(&upper.offset));
         }
@@ -145,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn icmp_goes_round(
+    fn icmp_emitted_parses_to_the_same_fields(
         kind: u8, code: u8, rest: [u8; 4], payload in vec(any::<u8>(), 0..64), v6: bool, word: u16,
     ) {
         let header = icmp::Header { kind, code, rest };
@@ -164,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn tcp_goes_round(
+    fn tcp_emitted_parses_to_the_same_fields(
         src_port: u16, dst_port: u16, sequence: u32, acknowledgement: u32, flags: u8, window: u16,
         urgent: u16, options in options(), payload in vec(any::<u8>(), 0..64), src: u32, dst: u32,
     ) {
@@ -186,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn udp_goes_round(
+    fn udp_emitted_parses_to_the_same_fields(
         src_port: u16, dst_port: u16, payload in vec(any::<u8>(), 0..64), src: u128, dst: u128,
     ) {
         let header = udp::Header { src_port, dst_port, length: (udp::LEN + payload.len()) as u16 };
@@ -205,9 +204,9 @@ proptest! {
         cut(&bytes, whole, |b| header.emit(&mut b.to_vec(), pseudo).err());
     }
 
-    /// No bytes at all make any parser or walk panic.
+    /// No input makes a parser or walk panic.
     #[test]
-    fn noise_never_panics(bytes in vec(any::<u8>(), 0..128)) {
+    fn arbitrary_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..128)) {
         let bytes = &bytes[..];
         if let Ok(view) = ethernet::View::parse(bytes) { let _ = (view.header(), view.payload()); }
         if let Ok(view) = vlan::View::parse(bytes) { let _ = (view.header(), view.payload()); }
@@ -397,14 +396,14 @@ fn extension_header_walk_reaches_upper_protocol() {
         ipv6::Upper { protocol: tcp::PROTOCOL, offset: 40 + chain.len(), fragment: Some(fragment) };
     assert_eq!(upper, expect);
 
-    // Cut anywhere, with the payload length saying so, it is an error.
+    // Truncated anywhere, with a matching payload length, it is an error.
     for len in 0..chain.len() {
         let bytes = build(&chain[..len], ipv6::HOP_BY_HOP);
         let upper = ipv6::View::parse(&bytes[..]).unwrap().upper();
         assert_eq!(upper, Err(BadHeader::Truncated), "cut at {len}");
     }
 
-    // Not the first fragment: what follows is not a header.
+    // A later fragment: the bytes after it are not a header.
     let mut later = chain.to_vec();
     later[8 + 24 + 3] = 8;
     let bytes = build(&later, ipv6::HOP_BY_HOP);
@@ -412,7 +411,7 @@ fn extension_header_walk_reaches_upper_protocol() {
     assert_eq!((upper.protocol, upper.offset), (ipv6::AUTHENTICATION, 40 + 40));
     assert_eq!(upper.fragment.unwrap().offset, 1);
 
-    // Hop-by-hop elsewhere than first, and a chain without end.
+    // Hop-by-hop options that are not first, and an endless chain.
     let bytes = build(&[ipv6::HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0].repeat(2), ipv6::DESTINATION);
     assert_eq!(ipv6::View::parse(&bytes[..]).unwrap().upper(), Err(BadHeader::Kind));
     let bytes = build(&[ipv6::DESTINATION, 0, 1, 4, 0, 0, 0, 0].repeat(20), ipv6::DESTINATION);
@@ -465,12 +464,12 @@ fn captured_packets_of_both_families_parse() {
     assert!(datagram.checksum_ok(pseudo));
     assert_eq!(datagram.header(), udp::Header { src_port: 53, dst_port: 22, length: 38 });
     assert_eq!(&datagram.payload()[13..21], b"pizzaseo");
-    // Emitted again, the same bytes come out.
-    let mut again = frame;
-    again[14..42].fill(0);
-    packet.header().emit(&mut again[14..]).unwrap();
-    datagram.header().emit(&mut again[34..], pseudo).unwrap();
-    assert_eq!(again, frame);
+    // Emitted emitted, the bytes are the same.
+    let mut emitted = frame;
+    emitted[14..42].fill(0);
+    packet.header().emit(&mut emitted[14..]).unwrap();
+    datagram.header().emit(&mut emitted[34..], pseudo).unwrap();
+    assert_eq!(emitted, frame);
 
     let frame = [
         0x00, 0x24, 0x21, 0xef, 0x2f, 0xd3, 0x2c, 0x21, 0x31, 0x28, 0xa3, 0x71, 0x86, 0xdd, 0x60,
@@ -492,9 +491,9 @@ fn captured_packets_of_both_families_parse() {
     assert_eq!((segment.src_port(), segment.dst_port()), (46306, 8443));
     assert_eq!((segment.flags(), segment.window()), (tcp::SYN, 29200));
     assert_eq!(segment.options(), [2, 4, 0x05, 0xb4], "MSS 1460");
-    let mut again = frame;
-    again[14..].fill(0);
-    packet.header().emit(&mut again[14..]).unwrap();
-    segment.header().emit(&mut again[54..], pseudo).unwrap();
-    assert_eq!(again, frame);
+    let mut emitted = frame;
+    emitted[14..].fill(0);
+    packet.header().emit(&mut emitted[14..]).unwrap();
+    segment.header().emit(&mut emitted[54..], pseudo).unwrap();
+    assert_eq!(emitted, frame);
 }

@@ -1,5 +1,5 @@
-//! Tunnels, answers and clamped segments against packets that scapy has made
-//! (`golden/tunnel.py`), byte for byte.
+//! Tunnels, ICMP errors and clamped segments against packets made by scapy (`golden/tunnel.py`),
+//! byte for byte.
 
 use fingerpost_wire::icmp_error::{self, Reason};
 use fingerpost_wire::tunnel::{self, Ends, GUE, Header, Outer, Ports};
@@ -34,7 +34,7 @@ fn tunnel_carries_each_family_in_each() {
         packet.extend_from_slice(&inner);
         assert_eq!(header.emit(&mut packet), Ok(header.len()), "{name}");
         assert_eq!(packet, golden(name), "{name}");
-        // Out again, with a link's padding behind it.
+        // Decapsulated, with a link's padding behind it.
         packet.extend_from_slice(&[0; 9]);
         let outer = Outer::parse(&packet).unwrap();
         assert_eq!(outer.dscp, dscp, "{name}");
@@ -62,7 +62,7 @@ fn udp_tunnel_carries_each_family_in_each() {
         let outer = Outer::parse_with(&packet, Some(GUE)).unwrap();
         assert_eq!((outer.dscp, outer.offset), (dscp, header.len()), "{name}");
         assert_eq!(packet[outer.offset..outer.end], inner, "{name}");
-        // To nobody, or to another port.
+        // Without a port of ours, or with another one.
         assert_eq!(Outer::parse(&packet), Err(BadHeader::Kind));
         assert_eq!(Outer::parse_with(&packet, Some(GUE + 1)), Err(BadHeader::Kind));
         for len in 0..packet.len() - 9 {
@@ -70,7 +70,7 @@ fn udp_tunnel_carries_each_family_in_each() {
             assert_eq!(cut, Err(BadHeader::Truncated), "{name} {len}");
         }
         let begin = header.len() - 8;
-        // One without a checksum is taken, and one with a wrong one is not.
+        // A packet without a checksum is accepted, and one with a wrong checksum is rejected.
         let mut none = packet.clone();
         none[begin + 6..begin + 8].fill(0);
         assert_eq!(Outer::parse_with(&none, Some(GUE)), Ok(outer));
@@ -83,7 +83,7 @@ fn udp_tunnel_carries_each_family_in_each() {
         other[begin + 5] = 7;
         other[begin + 4] = 0;
         assert_eq!(Outer::parse_with(&other, Some(GUE)), Err(BadHeader::Length));
-        // What is in IP directly is taken as ever.
+        // A packet directly in IP is accepted as before.
         let direct = golden(&name.replace('u', "in"));
         assert_eq!(Outer::parse_with(&direct, Some(GUE)), Outer::parse(&direct));
     }
@@ -106,7 +106,7 @@ fn non_tunnel_packet_is_rejected() {
     let mut packet = golden("4in4");
     packet[6] = 0x20;
     assert_eq!(Outer::parse(&packet), Err(BadHeader::Kind));
-    // Nothing, something else, and too much inside.
+    // No inner packet, other data, and a packet that is too long.
     let header = Header { ends: V4, dscp: 1, hop_limit: 64, udp: None };
     assert_eq!(header.emit(&mut [0; 20]), Err(BadHeader::Truncated));
     assert_eq!(header.emit(&mut [0x50; 60]), Err(BadHeader::Version));
@@ -188,7 +188,7 @@ fn icmp_errors_multicast_and_fragments_get_no_answer() {
     }
     assert_eq!(answer(Reason::TimeExceeded, &golden("big6multicast")), None);
     assert!(answer(Reason::TooBig(1280), &golden("big6multicast")).is_some());
-    // An answer is an error itself.
+    // An answer is itself an error.
     for name in ["short4big", "short4hops", "short6big", "short6hops"] {
         assert_eq!(answer(Reason::TimeExceeded, &golden(name)), None, "{name}");
     }
@@ -217,7 +217,7 @@ fn mss_is_clamped_at_any_option_offset() {
     }
 }
 
-/// Options that end early, or say they are longer than they are, change nothing.
+/// Options that end early, or with a wrong length, change nothing.
 #[test]
 fn damaged_options_are_left_unchanged() {
     let whole = golden("syn4plain1460");
@@ -230,7 +230,7 @@ fn damaged_options_are_left_unchanged() {
             let changed = mss::clamp(&mut packet, 1360).unwrap();
             let value = u16::from_be_bytes([before[options + 2], before[options + 3]]);
             let intact = before[options..options + 2] == [2, 4] && value > 1360;
-            // A kind before it that skips to another option of that kind is as good.
+            // The damage may make an earlier option skip to another MSS option.
             assert!(!intact || changed, "{at} {byte}");
             if !changed {
                 assert_eq!(packet, before);

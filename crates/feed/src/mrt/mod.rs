@@ -32,7 +32,7 @@ const HEADER: usize = 12;
 
 /// A record longer than this counts as damage. A prefix with 65,535 entries, the maximum, is hardly
 /// longer; real ones are below 64 KiB.
-const LONGEST: usize = 32 << 20;
+const MAX_RECORD_LEN: usize = 32 << 20;
 
 const TABLE_DUMP: u16 = 12;
 const TABLE_DUMP_V2: u16 = 13;
@@ -52,7 +52,7 @@ pub(crate) fn begins(head: &[u8]) -> bool {
     // Text has no zero bytes; these have at least three.
     assigned(u16::from_be_bytes([k0, k1]))
         && u16::from_be_bytes([s0, s1]) <= 16
-        && u32::from_be_bytes([l0, l1, l2, l3]) as usize <= LONGEST
+        && u32::from_be_bytes([l0, l1, l2, l3]) as usize <= MAX_RECORD_LEN
 }
 
 /// Reads all records into `collector`.
@@ -79,7 +79,7 @@ pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> R
         if !assigned(kind) {
             break damage(format!("there is no MRT type {kind}"));
         }
-        if length > LONGEST {
+        if length > MAX_RECORD_LEN {
             break damage(format!("the record claims {length} bytes"));
         }
         let Some(body) = source.peek(HEADER + length).get(HEADER..HEADER + length) else {

@@ -24,7 +24,7 @@ use crate::error::Fault;
 use crate::source::Source;
 
 /// The longest line that is read: 1 MiB.
-const LONGEST: usize = 1 << 20;
+const MAX_LINE_LEN: usize = 1 << 20;
 
 /// Calls `each` with each line, without its end, and its number, until the content ends or `each`
 /// returns an error.
@@ -45,7 +45,7 @@ pub(crate) fn each_line(
         }
         let rest = window.len() - at;
         source.consume(at);
-        if rest > LONGEST {
+        if rest > MAX_LINE_LEN {
             return Err(Fault::in_line(
                 line + 1,
                 source.window(),

@@ -15,7 +15,7 @@
 //! it. Branches that depend on a policy's state are covered as far as two rounds of the same flows,
 //! some seconds apart, reach them; the check of global names covers all branches.
 //!
-//! The number of packets is bounded ([`MOST`]), and so is a call; the first failure ends the run.
+//! The number of packets is bounded ([`MAX_PACKETS`]), and so is a call; the first failure ends the run.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ use super::lists::{ListPrefix, Lists};
 use super::{Grantor, Limits, Request, ScriptError, bytecode};
 
 /// The most packets of a round.
-const MOST: usize = 2_000;
+const MAX_PACKETS: usize = 2_000;
 /// Ports that are tried with every policy: a few services, a resolver's and a client's.
 const PORTS: [u16; 7] = [0, 22, 25, 53, 80, 443, 50_000];
 /// The most numbers of a policy that are tried as ports.
@@ -68,7 +68,7 @@ pub fn dry_run(policy: &str, mut lists: Reader<Lists>, limits: Limits) -> Result
         PORTS.into_iter().chain(globals.numbers.into_iter().take(MAX_PORTS)).collect();
     let packets = packets(&ports, &places);
     for (round, seconds) in SECONDS.into_iter().enumerate() {
-        for made in packets.iter().take(MOST) {
+        for made in packets.iter().take(MAX_PACKETS) {
             // Requests first, of a flow's first packet; then renewals, some of them congested.
             let (dscp, congested) = [(41, false), (2, made.bytes.len() % 2 == 0)][round];
             let request = Request { packet: &made.bytes, dscp, congested };

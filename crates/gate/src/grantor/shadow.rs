@@ -20,7 +20,7 @@ use crate::flow::Flow;
 use crate::state::{Decision, Traffic};
 
 /// Maximum number of flows with a difference that are remembered.
-const MOST: usize = 256;
+const MAX_DIFFERENCES: usize = 256;
 
 /// A flow for which the candidate and the policy differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Shadow {
             }
             *self.changes.entry((policy.kind(), candidate.kind())).or_default() += 1;
             let Some(flow) = request.flow() else { continue };
-            let full = self.flows.len() >= MOST;
+            let full = self.flows.len() >= MAX_DIFFERENCES;
             match self.flows.entry(flow) {
                 Entry::Occupied(mut known) => {
                     let known = known.get_mut();
@@ -229,7 +229,7 @@ mod tests {
             shadow.compare(7, &requests, &decided);
         }
         assert_eq!(shadow.changes(), &[(("declined", "declined"), 1000)].into());
-        assert_eq!(shadow.flows().count(), MOST);
+        assert_eq!(shadow.flows().count(), MAX_DIFFERENCES);
         let words = shadow.flows().next().unwrap().candidate.to_string();
         assert_eq!(words, "declined for 9 s, packet delivered");
     }

@@ -31,7 +31,7 @@ pub trait Sequence {
 const ENTRY: u32 = (1 << 28) - 1;
 const NONE: u32 = ENTRY;
 const ONE: u32 = 1 << 28;
-const MOST: u32 = 15;
+const MAX_PASSED: u32 = 15;
 
 #[derive(Clone, Copy)]
 struct Slot {
@@ -106,7 +106,7 @@ impl<S: Sequence> Index for Probed<S> {
                 self.len += 1;
                 return Ok(());
             }
-            if slot.passed() < MOST {
+            if slot.passed() < MAX_PASSED {
                 slot.word += ONE;
             }
             number += 1;
@@ -127,7 +127,7 @@ impl<S: Sequence> Index for Probed<S> {
         }
         for number in 0..place {
             let at = self.at(hash, number);
-            if (1..MOST).contains(&self.slots[at].passed()) {
+            if (1..MAX_PASSED).contains(&self.slots[at].passed()) {
                 self.slots[at].word -= ONE;
             }
         }

@@ -36,7 +36,7 @@
 //! policy change, begins with full buckets. Nothing is allocated later.
 
 use super::FRAMING;
-use super::bucket::{Bucket, DEEPEST};
+use super::bucket::{Bucket, MAX_BURST};
 use super::link::{GRANTED, REQUESTS};
 use crate::flow::{Flow, Key};
 use crate::priority::{FIRST, dscp};
@@ -91,8 +91,8 @@ impl BucketPair {
         Self {
             bits,
             // A first packet leaves half of it: twice the largest frame.
-            requests: Bucket::holding(rate(REQUESTS), DEEPEST, 2, now),
-            granted: Bucket::new(rate(GRANTED), DEEPEST, now),
+            requests: Bucket::holding(rate(REQUESTS), MAX_BURST, 2, now),
+            granted: Bucket::new(rate(GRANTED), MAX_BURST, now),
         }
     }
 

@@ -7,7 +7,7 @@
 const SECOND: u64 = 1_000_000_000;
 
 /// Maximum duration of a bucket's burst, in nanoseconds: 20 ms.
-pub const DEEPEST: u64 = 20_000_000;
+pub const MAX_BURST: u64 = 20_000_000;
 
 /// A token bucket.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Bucket {
 
 impl Bucket {
     /// Creates a full bucket of `rate` bytes a second, at most 10^11, with the depth of
-    /// `nanoseconds` at that rate, at most [`DEEPEST`], and at least one frame of 9216 bytes, which
+    /// `nanoseconds` at that rate, at most [`MAX_BURST`], and at least one frame of 9216 bytes, which
     /// could not leave otherwise.
     pub fn new(rate: u64, nanoseconds: u64, now: u64) -> Self {
         Self::holding(rate, nanoseconds, 1, now)
@@ -31,13 +31,13 @@ impl Bucket {
     /// Creates a bucket that is at least `frames` such frames deep.
     pub fn holding(rate: u64, nanoseconds: u64, frames: u64, now: u64) -> Self {
         let rate = rate.min(100_000_000_000);
-        let depth = (rate * nanoseconds.min(DEEPEST)).max(frames * 9240 * SECOND);
+        let depth = (rate * nanoseconds.min(MAX_BURST)).max(frames * 9240 * SECOND);
         Self { rate, depth, credit: depth, last: now }
     }
 
     /// Creates the bucket for `percent` of a link of `bits` a second, with the maximum depth.
     pub fn share(bits: u64, percent: u64, now: u64) -> Self {
-        Self::new(bits / 8 * percent / 100, DEEPEST, now)
+        Self::new(bits / 8 * percent / 100, MAX_BURST, now)
     }
 
     #[inline]
@@ -105,13 +105,13 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bucket, DEEPEST, SECOND};
+    use super::{Bucket, MAX_BURST, SECOND};
 
     #[test]
     fn bucket_passes_at_most_rate_and_depth_over_any_time() {
         for rate in [1_000_000u64, 6_250_000, 1_250_000_000] {
             let mut rng = fastrand::Rng::with_seed(rate);
-            let mut bucket = Bucket::new(rate, DEEPEST, 0);
+            let mut bucket = Bucket::new(rate, MAX_BURST, 0);
             let depth = (rate / 50).max(9240);
             let (mut now, mut sent) = (0, 0u64);
             for _ in 0..100_000 {
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn pause_earns_at_most_the_depth() {
-        let mut bucket = Bucket::new(1_000_000, DEEPEST, 0);
+        let mut bucket = Bucket::new(1_000_000, MAX_BURST, 0);
         let mut sent = 0;
         while bucket.try_take(3600 * SECOND, 100) {
             sent += 100;

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 
 use super::FRAMING;
-use super::bucket::{Bucket, DEEPEST};
+use super::bucket::{Bucket, MAX_BURST};
 use super::red::{QueuedPacket, RedParameters, RedQueues};
 use super::request_queue::{Request, RequestQueue};
 
@@ -86,7 +86,7 @@ impl<T: Copy> Link<T> {
     pub fn new(setup: &LinkConfig, now: u64) -> Self {
         let share = |percent| Bucket::share(setup.bits, percent, now);
         Self {
-            all: Bucket::new(setup.bits / 8, DEEPEST / 20, now),
+            all: Bucket::new(setup.bits / 8, MAX_BURST / 20, now),
             reserve: share(RESERVE),
             granted_rate: share(GRANTED),
             operational: VecDeque::with_capacity(setup.operational),

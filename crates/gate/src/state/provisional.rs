@@ -13,7 +13,7 @@
 //!
 //! - does not count while the flow is settled: granted, run by a program, declined by its
 //!   addresses, or proven to be its source's own by an answered SYN cookie;
-//! - lasts [`LONGEST_PROVISIONAL_S`] at the most;
+//! - lasts [`MAX_PROVISIONAL_S`] at the most;
 //! - may be about a protocol or a port of the flow, and leaves the flow a request beneath it, with
 //!   the patience that it has shown (after one about all packets it is a new one);
 //! - leaves no stamp, so that a grant that it has overtaken still counts.
@@ -24,7 +24,7 @@
 use super::{LAST_SEEN, Outcome, PROVEN, Provisional, Record, SECOND, State, Traffic, after, dscp};
 
 /// The most seconds that a provisional decline lasts.
-pub const LONGEST_PROVISIONAL_S: u32 = 10;
+pub const MAX_PROVISIONAL_S: u32 = 10;
 
 /// The end of a provisional decline.
 const UNTIL: usize = 1;
@@ -69,7 +69,7 @@ impl Record {
         if now >= self.expire_at {
             self.begin(now);
         }
-        let until = after(now, decline.expire_s.min(LONGEST_PROVISIONAL_S), SECOND);
+        let until = after(now, decline.expire_s.min(MAX_PROVISIONAL_S), SECOND);
         self.state = State::Provisional;
         self.body[UNTIL] = until;
         self.body[TRAFFIC] = decline.traffic.to_word();

@@ -17,7 +17,7 @@ use crate::expiry::{WHEELS, Wheel};
 use crate::index::Index;
 
 /// Maximum number of victims in one pass.
-const MOST: usize = 64;
+const MAX_VICTIMS: usize = 64;
 /// Maximum number of passes.
 const ROUNDS: usize = 4;
 /// The share of declines is one in this many entries.
@@ -52,13 +52,13 @@ impl<I: Index> FlowTable<I> {
     /// Evicts up to `wanted` entries of a wheel, at most 64: those that expire soonest. Returns how
     /// many.
     fn evict(&mut self, wheel: Wheel, wanted: usize) -> usize {
-        let wanted = wanted.min(MOST);
+        let wanted = wanted.min(MAX_VICTIMS);
         let mut gone = 0;
         // A postponed entry is scheduled again and not evicted: a few passes find enough of the
         // others, nearly always the first.
         for _ in 0..ROUNDS {
             let missing = wanted - gone;
-            let mut victims = [(0, 0); MOST];
+            let mut victims = [(0, 0); MAX_VICTIMS];
             let mut count = 0;
             while count < missing {
                 let Some(victim) = self.wheels.nearest(wheel) else { break };
@@ -82,9 +82,9 @@ impl<I: Index> FlowTable<I> {
         for wheel in WHEELS {
             let mut left = work;
             loop {
-                let mut due = [(0, 0); MOST];
+                let mut due = [(0, 0); MAX_VICTIMS];
                 let mut count = 0;
-                while count < MOST
+                while count < MAX_VICTIMS
                     && let Some(entry) = self.wheels.pop_due(wheel, now, &mut left)
                 {
                     fetch_ahead(&self.entries[entry as usize]);

@@ -5,7 +5,7 @@
 //! the XDP program's map, if there is one (`declined_map.rs`).
 
 use gate::decision::{FlowCommand, Item};
-use gate::state::{Decision, LONGEST_PROVISIONAL_S, Provisional, Traffic};
+use gate::state::{Decision, MAX_PROVISIONAL_S, Provisional, Traffic};
 
 use super::GateHook;
 use crate::rings::{DecisionMessage, DeclinedUpdate};
@@ -71,7 +71,7 @@ impl GateHook {
                     expire_s,
                     traffic: Traffic::All,
                 })),
-            ) => (DeclinedUpdate::Insert(flow, expire_s.min(LONGEST_PROVISIONAL_S)), true),
+            ) => (DeclinedUpdate::Insert(flow, expire_s.min(MAX_PROVISIONAL_S)), true),
             (Some(flow), _) => (DeclinedUpdate::Remove(flow), false),
             // The flows within declined prefixes are not inserted one by one.
             (None, FlowCommand::Decide(Decision::Decline { .. } | Decision::Provisional(_))) => {

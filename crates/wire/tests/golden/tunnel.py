@@ -23,7 +23,7 @@ def six(size=40, **fields):
         sport=1234, dport=53) / Raw((bytes(range(256)) * 8)[:size])
 
 
-# What goes into tunnels: ECT(0), and congestion met.
+# The inner packets: with ECT(0), and with congestion experienced.
 inner4 = four(tos=0xB8 | 2)
 inner6 = six(tc=0x28 | 3, fl=0x54321)
 show("inner4", inner4)
@@ -40,7 +40,7 @@ show("4u4", IP(tos=41 << 2 | 2, proto=17, **outer4) / UDP(**gue4) / Raw(raw(inne
 show("6u4", IP(tos=1 << 2 | 3, proto=17, **outer4) / UDP(**gue4) / Raw(raw(inner6)))
 show("4u6", IPv6(tc=2 << 2 | 2, nh=17, **outer6) / UDP(**gue6) / Raw(raw(inner4)))
 show("6u6", IPv6(tc=63 << 2 | 3, nh=17, **outer6) / UDP(**gue6) / Raw(raw(inner6)))
-# What was congested on its way, and what comes out.
+# Packets congested on the path, and the results of decapsulation.
 show("4in4ce", IP(tos=41 << 2 | 3, proto=4, **outer4) / raw(inner4))
 show("inner4ce", four(tos=0xB8 | 3))
 show("inner6ect1", six(tc=0x28 | 1))
@@ -62,7 +62,7 @@ for name, size in [("short", 40), ("long", 1472)]:
     show(f"{name}6big", IPv6(**answer6) / ICMPv6PacketTooBig(mtu=1280) / Raw(quoted))
     show(f"{name}6hops", IPv6(**answer6) / ICMPv6TimeExceeded() / Raw(quoted))
 
-# What is not answered.
+# Packets without an answer.
 show("none4error", IP(src="192.0.2.1", dst="198.51.100.7") / ICMP(type=3, code=1) / Raw(bytes(28)))
 show("some4echo", IP(src="192.0.2.1", dst="198.51.100.7") / ICMP(type=8) / Raw(bytes(28)))
 show("none4fragment", IP(src="192.0.2.1", dst="198.51.100.7", frag=100) / Raw(bytes(64)))
