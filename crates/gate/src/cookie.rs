@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_acceptable_to_its_syn() {
+    fn answer_is_never_acceptable_to_its_syn() {
         let flow = Flow::v4(1, 2);
         let mut cookies = new_cookies(u32::MAX);
         let number = cookies.issue(&flow, &syn(0), 0).unwrap().acknowledgement;

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_over_when_they_say_so_and_within_a_tick() {
+    fn entries_expire_at_their_time_within_a_tick() {
         for (seed, work) in [(1, 1), (2, 7), (3, 10_000)] {
             let mut rng = fastrand::Rng::with_seed(seed);
             const ENTRIES: usize = 500;
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_century_is_not_forgotten() {
+    fn expiry_after_a_century_is_scheduled() {
         let mut wheels = Wheels::new(2, 0);
         let expires = [100 * 365 * 86_400 * SECOND, 5];
         wheels.schedule(0, Wheel::Decided, expires[0]);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_bounded_and_goes_on() {
+    fn work_is_bounded_and_continues() {
         let mut wheels = Wheels::new(1000, 0);
         let expires = [SECOND; 1000];
         (0..1000).for_each(|entry| wheels.schedule(entry, Wheel::Requests, SECOND));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_is_the_one_filed_for_the_nearest_time() {
+    fn nearest_entry_has_the_earliest_scheduled_time() {
         let mut rng = fastrand::Rng::with_seed(4);
         let now = rng.u64(..1 << 40);
         let mut wheels = Wheels::new(300, now);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_begins_at_its_power_of_two() {
+    fn priority_begins_at_its_power_of_two() {
         for p in 10..54u8 {
             let begins = (1u64 << p).div_ceil(1000);
             assert_eq!(priority(begins), p);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_flow_is_remembered_for_more_than_four_seconds() {
+    fn new_flow_is_remembered_for_more_than_four_seconds() {
         assert_eq!(lifetime(FIRST), 4_398_046_512);
         assert_eq!(lifetime(63), lifetime(59));
     }

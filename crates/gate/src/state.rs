@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_packets_a_millisecond_apart() {
+    fn packets_a_millisecond_apart_keep_the_first_priority_while_allowed() {
         let mut record = Record::new(5 * MS);
         let dscps: Vec<u8> = (0..10).map(|n| asks(&mut record, (5 + n) * MS)).collect();
         assert_eq!(dscps[..7], [41; 7]);
@@ -490,7 +490,7 @@ mod tests {
 
     /// Time is read once a batch, so that most packets of a flood have no gap at all.
     #[test]
-    fn a_flood_by_batches_has_the_first_priority_once() {
+    fn flood_in_batches_has_the_first_priority_once() {
         let mut record = Record::new(0);
         let mut first = 0;
         for batch in 0..1000u64 {
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patient_sender_rises() {
+    fn patient_sender_rises_in_priority() {
         let mut record = Record::new(0);
         let mut now = 0;
         let dscps = [0, 1, 2, 4, 8].map(|gap| {
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_as_large_as_the_rate_and_a_second_long() {
+    fn window_has_the_bytes_of_the_rate_and_lasts_a_second() {
         let mut record = Record::new(0);
         assert!(record.decide(0, &grant(1), Stamp::default()));
         assert_eq!(record.packet(1, 1000), Outcome::Granted { renew: false });
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn renewal_is_asked_for_step_by_step_and_hands_out_no_window() {
+    fn renewal_is_requested_at_each_step_and_opens_no_window() {
         let mut record = Record::new(0);
         record.decide(0, &grant(1), Stamp::default());
         let at = |ms: u64| ms * MS;
@@ -549,7 +549,7 @@ mod tests {
         // Twice the rate: the spent bytes stay spent.
         record.decide(at(243_503), &grant(2), Stamp::default());
         assert_eq!(record.budget(at(243_503)), 2048 - 1010);
-        // Nothing at all, and then twice the rate again.
+        // A rate of zero, then twice the previous rate.
         record.decide(at(243_503), &grant(0), Stamp::default());
         assert_eq!(
             (record.packet(at(243_503), 1), record.budget(at(243_503))),
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn states_expire_with_the_packet_that_finds_them_so() {
+    fn expired_state_becomes_a_request_with_the_next_packet() {
         let mut record = Record::new(0);
         record.decide(0, &Decision::Decline { expire_s: 10 }, Stamp::default());
         assert_eq!(record.packet(10 * SECOND - 1, 64), Outcome::Declined);
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_decision_undoes_nothing() {
+    fn late_decision_has_no_effect() {
         let mut record = Record::new(0);
         let decline = Decision::Decline { expire_s: 10 };
         let from = |sender, number| Stamp { sender, number };

@@ -5,9 +5,9 @@
 //!   nodes  │ tag:32 next:32 │ …          by entry: the lists' links
 //! ```
 //!
-//! The thesis likes it for its insertion, which goes to the head of the list and never
-//! fails while an entry is free. A search waits for the head, and then for each node on
-//! the list: at load 1 there are 1.5 of them when the flow is there, 1 when it is not.
+//! The thesis prefers it for its insertion, which is at the head of the list and never fails while
+//! an entry is free. A search waits for the head, and then for each node on the list: at load 1
+//! there are 1.5 of them when the flow is there, 1 when it is not.
 
 use fib::{Table, fetch_ahead};
 

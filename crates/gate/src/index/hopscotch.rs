@@ -5,7 +5,7 @@
 //!                                          hold flows whose home is here
 //! ```
 //!
-//! A flow is within 32 slots of its home, and its home's bitmap says in which: a search reads the
+//! A flow is within 32 slots of its home, and its home's bitmap states in which: a search reads the
 //! bitmap and those slots only. Insertion takes the next empty slot; while that is too far, it is
 //! exchanged for a nearer one by moving an entry that may be there. Where no entry can move, or no
 //! slot is empty within 1024, the index is full for this flow.

@@ -154,7 +154,7 @@ impl Line {
         (mask != 0).then(|| mask.trailing_zeros() as usize)
     }
 
-    /// Puts an entry into the first empty slot and says whether there was one.
+    /// Puts an entry into the first empty slot and returns whether there was one.
     #[inline]
     fn put(&mut self, tag: u32, entry: u32) -> bool {
         let empty = self.empty();
@@ -251,7 +251,7 @@ mod tests {
         for flow in 1_000_000..1_000_500 {
             assert_eq!(index.find(permute(flow), |_| false), None);
         }
-        // As many go out and in again.
+        // As many entries are removed and inserted again.
         let count = filed.len();
         for (hash, entry) in filed {
             assert!(index.remove(hash, entry));
@@ -285,37 +285,37 @@ mod tests {
     }
 
     #[test]
-    fn linear_keeps_the_battery() {
+    fn linear_passes_the_common_tests() {
         battery::<linear::Linear>(0.99);
     }
 
     #[test]
-    fn lines_keep_the_battery() {
+    fn lines_passes_the_common_tests() {
         battery::<lines::Lines>(0.99);
     }
 
     #[test]
-    fn quadratic_keeps_the_battery() {
+    fn quadratic_passes_the_common_tests() {
         battery::<quadratic::Quadratic>(0.99);
     }
 
     #[test]
-    fn double_keeps_the_battery() {
+    fn double_passes_the_common_tests() {
         battery::<double::Double>(0.99);
     }
 
     #[test]
-    fn hopscotch_keeps_the_battery() {
+    fn hopscotch_passes_the_common_tests() {
         battery::<hopscotch::Hopscotch>(0.85);
     }
 
     #[test]
-    fn chain_keeps_the_battery() {
+    fn chain_passes_the_common_tests() {
         battery::<chain::Chain>(1.0);
     }
 
     #[test]
-    fn cuckoo_keeps_the_battery() {
+    fn cuckoo_passes_the_common_tests() {
         battery::<cuckoo::Cuckoo>(0.97);
     }
 }

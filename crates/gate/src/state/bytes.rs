@@ -66,7 +66,7 @@ mod tests {
     use crate::state::{Decision, Grant, Stamp, StartedProgram};
 
     #[test]
-    fn a_record_goes_on_where_it_was() {
+    fn restored_record_continues_unchanged() {
         let terms = Grant { rate_kib: 9, expire_s: 8, next_renewal_ms: 7, renewal_step_ms: 6 };
         let started = StartedProgram { program: 2, tag: 0xfedc, expire_s: 60, cookie: [0xa5; 64] };
         let mut record = Record::new(77);
@@ -100,7 +100,7 @@ mod tests {
 
     /// Any decoded record handles packets and decisions without harm.
     #[test]
-    fn any_bytes_are_a_record_that_could_be_or_none() {
+    fn arbitrary_bytes_give_a_valid_record_or_none() {
         let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..100_000 {
             let mut bytes = [0; BYTES];

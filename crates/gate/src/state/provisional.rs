@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn provisional_decline_of_some_traffic_leaves_the_rest_its_patience() {
+    fn provisional_decline_of_some_traffic_keeps_the_priority_of_the_rest() {
         let mut record = Record::new(0);
         assert_eq!(record.packet(0, 60), Outcome::Request { dscp: 41 });
         assert!(record.decide(1, &declines(10, UDP), Stamp::default()));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn grant_counts_though_a_later_provisional_decline_came_first() {
+    fn grant_is_not_late_after_a_later_provisional_decline() {
         let mut record = Record::new(0);
         let from = |number| Stamp { sender: 1, number };
         assert!(record.decide(0, &declines(10, Traffic::All), from(5)));

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_as_they_were_written() {
+    fn traffic_is_restored_from_its_words() {
         let all =
             [Traffic::All, Traffic::Protocol(255), Traffic::Port { protocol: 6, port: 65535 }];
         for traffic in all {

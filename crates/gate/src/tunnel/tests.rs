@@ -74,7 +74,7 @@ impl Pair {
 }
 
 #[test]
-fn private_data_is_that_of_the_golden_script() {
+fn private_data_equals_the_golden_script() {
     let golden = include_str!("../../tests/golden/tunnel.hex");
     let lines = golden.lines().map(|line| line.split_once(' ').unwrap());
     let expect: Vec<_> = lines.collect();
@@ -102,7 +102,7 @@ fn private_data_is_that_of_the_golden_script() {
 
 /// Every bit counts, except those that routers may change and those that the tag leaves out.
 #[test]
-fn packet_with_any_bit_flipped_is_refused() {
+fn packet_with_any_bit_flipped_is_rejected() {
     for (ends, version) in [(V4, 4), (V4, 6), (V6, 4), (V6, 6)] {
         let inner = inner(version, 90);
         let sealed = Pair::new().sealed(ends, SECOND, &inner);
@@ -135,7 +135,7 @@ fn packet_with_any_bit_flipped_is_refused() {
 }
 
 #[test]
-fn packet_without_a_tag_or_under_an_unknown_key_or_session_is_refused() {
+fn packet_without_a_tag_or_with_an_unknown_key_or_session_is_rejected() {
     let mut pair = Pair::new();
     let inner = inner(4, 60);
     for udp in [None, header(V4, 1).udp] {
@@ -172,7 +172,7 @@ fn packet_without_a_tag_or_under_an_unknown_key_or_session_is_refused() {
 /// Packets out of order, lost and replayed at random: each is accepted once, and all that arrive
 /// within the window are.
 #[test]
-fn each_number_is_taken_once_in_any_order() {
+fn each_number_is_accepted_once_in_any_order() {
     let mut rng = fastrand::Rng::with_seed(9);
     let mut pair = Pair::new();
     let inner = inner(4, 20);

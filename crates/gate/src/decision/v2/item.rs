@@ -128,7 +128,7 @@ mod tests {
     use crate::flow::Flow;
 
     #[test]
-    fn declines_have_types_by_their_evidence() {
+    fn decline_type_states_its_proof() {
         let flow = Scope::of(&Flow::v4(0x0a00_0001, 0xc000_0207));
         let prefix = Scope::V4(Prefix::truncate(0x0a00_0000, 24), Prefix::ALL);
         let provisional = |traffic| Decision::Provisional(Provisional { expire_s: 9, traffic });

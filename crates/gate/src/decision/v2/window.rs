@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_is_taken_once_and_none_too_old() {
+    fn each_number_is_accepted_once_unless_too_old() {
         let mut rng = fastrand::Rng::with_seed(8);
         let mut window = Window::default();
         let mut taken = BTreeSet::new();
