@@ -138,7 +138,6 @@ fn run(more: &str, udp: Option<u16>, seed: u64) {
         rig.check();
         rig.clock.fetch_add(MS, std::sync::atomic::Ordering::Relaxed);
     }
-    assert!(would_pass > 0, "the kernel would forward nothing: {steered:?}; {left:?}");
     // A generator that covers few rules would prove nothing.
     let common = [
         SteeringOutcome::Unserved,
