@@ -12,7 +12,7 @@
 //!
 //! Packets take the router's path (`datapath/`), with a [`GateHook`] between the packets that a port
 //! received and the batch. Interfaces, routes, neighbors, the control socket and the metrics are the
-//! router's too: a gate is a [`crate::Daemon`] with hooks. The crate `gate` makes all decisions about
+//! router's too: a gate is a [`control::Daemon`] with hooks. The crate `gate` makes all decisions about
 //! packets and does no I/O; the files here are its I/O:
 //!
 //! | file | content |
