@@ -117,7 +117,7 @@ impl AgentStatus {
         std::mem::take(&mut *lock(&self.messages))
     }
 
-    /// Queues log messages; drops those that exceed [`MAX_MESSAGES`].
+    /// Queues log messages; drops those that exceed `MAX_MESSAGES`.
     pub fn queue_messages(&self, new: impl IntoIterator<Item = String>) {
         let mut messages = lock(&self.messages);
         let room = MAX_MESSAGES.saturating_sub(messages.len());
@@ -128,7 +128,7 @@ impl AgentStatus {
     ///
     /// # Errors
     ///
-    /// The reason of the failure, or that the agent does not answer within [`COMMAND_TIMEOUT`].
+    /// The reason of the failure, or that the agent does not answer within `COMMAND_TIMEOUT`.
     pub fn execute(&self, command: Command) -> Result<String, String> {
         let no_answer = || "the distribution thread does not answer".to_owned();
         let (send, receive) = channel();

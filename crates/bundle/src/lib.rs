@@ -26,7 +26,6 @@
 //! | `rollout` | the state machine |
 //! | `agent` | the thread that drives it |
 //! | `startup` | the bundle in force when a process starts |
-//! | [`status`] | the status of the control socket |
 
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,7 @@
 //! An operator needs to see in the log when a link went down and when messages were lost, but no
 //! line for each route. Reports compare the state after each turn: a link that went down and up
 //! again within one turn is not reported, nor did it lose any packet. Events that others can cause
-//! at any rate are reported once in [`LOG_INTERVAL`] with their number ([`LogLimiter`]).
+//! at any rate are reported once in `LOG_INTERVAL` with their number ([`LogLimiter`]).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

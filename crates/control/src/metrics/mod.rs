@@ -11,7 +11,7 @@
 //!
 //! Two formats: OpenMetrics 1.0 for clients that accept it, as Prometheus does, and the text format
 //! 0.0.4 for others. In OpenMetrics the family of a counter has no `_total`, and the text ends with
-//! `# EOF`. `prometheus-client` writes the former, [`classic`] converts it to the latter.
+//! `# EOF`. `prometheus-client` writes the former, `exposition.rs` converts it to the latter.
 //!
 //! | file | content |
 //! |---|---|
