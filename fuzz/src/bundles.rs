@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   input ─► files, version, share ─► pack ─► open ─► the same
-//!                                       └─► one bit turned, cut, added to ─► refused
-//!   input as it is, and signed by the harness ─► open ─► packed again: the same bytes
+//!                                       └─► one bit flipped, truncated, extended ─► rejected
+//!   input, signed by the harness ─► open ─► packed again: the same bytes
 //! ```
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub struct Tally {
     pub packed: u32,
     /// Inputs that were bundles themselves, once they were signed.
     pub opened: u32,
-    /// Damaged ones that were refused.
+    /// Damaged ones that were rejected.
     pub refused: u32,
 }
 
@@ -35,7 +35,7 @@ fn contents(bundle: &Bundle) -> BTreeMap<String, Vec<u8>> {
 ///
 /// # Panics
 ///
-/// If something is opened that was not signed, or something else than was packed.
+/// If an unsigned bundle opens, or the contents differ from those packed.
 pub fn bundles(input: &[u8], tally: &mut Tally) {
     let Some((mode, rest)) = input.split_first() else { return };
     let trusted = [key().public()];
@@ -49,8 +49,8 @@ pub fn bundles(input: &[u8], tally: &mut Tally) {
             return;
         };
         tally.opened += 1;
-        let again = pack(bundle.header(), &contents(&bundle), &key());
-        assert_eq!(again.as_deref(), Ok(&bytes[..]), "there is one way to write a bundle");
+        let repacked = pack(bundle.header(), &contents(&bundle), &key());
+        assert_eq!(repacked.as_deref(), Ok(&bytes[..]), "the encoding of a bundle is unique");
         return;
     }
     let [version, share, place, rest @ ..] = rest else { return };
@@ -61,7 +61,7 @@ pub fn bundles(input: &[u8], tally: &mut Tally) {
         let sound = !files.is_empty()
             && files.len() <= MAX_FILES
             && files.keys().all(|name| name_error(name).is_none());
-        assert!(!sound, "refused without a reason: {files:?}");
+        assert!(!sound, "rejected without a reason: {files:?}");
         return;
     };
     let bundle = Bundle::open(bytes.clone(), Some(&trusted)).expect("a packed bundle opens");
@@ -78,7 +78,7 @@ pub fn bundles(input: &[u8], tally: &mut Tally) {
     assert!(Bundle::open(bytes, Some(&[])).is_err(), "without a trusted signer");
 }
 
-/// Makes files of an input: a byte for the length of a name, one for that of the contents.
+/// Splits an input into files: a byte for the length of a name, one for that of the contents.
 fn files(mut input: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     while let [name, contents, rest @ ..] = input {

@@ -14,12 +14,12 @@ use port::pcap::{CaptureFormat, CaptureWriter, read_each};
 pub struct Tally {
     /// Packets of captures that were read.
     pub packets: u32,
-    /// Captures that were refused.
+    /// Captures that were rejected.
     pub refused: u32,
 }
 
-/// The longest packet that a port of ours would be given.
-const LONGEST: usize = 65_535;
+/// The longest packet.
+const MAX_PACKET: usize = 65_535;
 
 fn read(bytes: &[u8]) -> Option<Vec<(Vec<u8>, u64)>> {
     let mut packets = Vec::new();
@@ -34,7 +34,7 @@ fn read(bytes: &[u8]) -> Option<Vec<(Vec<u8>, u64)>> {
 ///
 /// # Panics
 ///
-/// If what was written is not what is read.
+/// If the packets read differ from those written.
 pub fn captures(input: &[u8], tally: &mut Tally) {
     let Some(packets) = read(input) else {
         tally.refused += 1;
@@ -45,15 +45,15 @@ pub fn captures(input: &[u8], tally: &mut Tally) {
         let mut bytes = Vec::new();
         let mut writer = CaptureWriter::new(&mut bytes, format).expect("a vector has room");
         for (packet, micros) in &packets {
-            assert!(packet.len() <= LONGEST, "a packet of {} bytes", packet.len());
+            assert!(packet.len() <= MAX_PACKET, "a packet of {} bytes", packet.len());
             // The older format has 32 bits for the seconds.
             let micros = micros % (u64::from(u32::MAX) * 1_000_000);
             writer.write(packet, micros).expect("a vector has room");
         }
-        let again = read(&bytes).expect("a written capture is readable");
+        let reread = read(&bytes).expect("a written capture is readable");
         let expected = packets
             .iter()
             .map(|(packet, micros)| (packet.clone(), micros % (u64::from(u32::MAX) * 1_000_000)));
-        assert!(again.into_iter().eq(expected), "{format:?}");
+        assert!(reread.into_iter().eq(expected), "{format:?}");
     }
 }

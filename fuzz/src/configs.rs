@@ -13,7 +13,7 @@ use gatekeeper;
 /// Counts of the results of inputs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Configurations that were taken.
+    /// Configurations that were accepted.
     pub taken: u32,
     /// Others.
     pub refused: u32,
@@ -23,17 +23,16 @@ pub struct Tally {
 ///
 /// # Panics
 ///
-/// If a configuration was taken that contradicts itself, or an error is of a line that is not
-/// there.
+/// If an inconsistent configuration is accepted, or an error names a line that does not exist.
 pub fn configs(input: &[u8], tally: &mut Tally) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    // Files that it names would be read from there.
+    // The directory of referenced files.
     let path = Path::new("/nonexistent/fuzz.toml");
     match Config::parse(text, path) {
         Ok(config) => {
             tally.taken += 1;
             let names: BTreeSet<_> = config.interfaces.iter().map(|port| &port.name).collect();
-            assert_eq!(names.len(), config.interfaces.len(), "an interface is there twice");
+            assert_eq!(names.len(), config.interfaces.len(), "a duplicate interface");
             assert!(!names.is_empty() && names.iter().all(|name| name.len() < 16));
             assert!(!config.cores.is_empty());
         }
@@ -43,7 +42,7 @@ pub fn configs(input: &[u8], tally: &mut Tally) {
         Ok(config) => {
             tally.taken += 1;
             assert_ne!(config.fixed.front.name, config.fixed.back.name);
-            config.rules.policy(1).expect("rules that were taken make a policy");
+            config.rules.policy(1).expect("accepted rules give a policy");
         }
         Err(error) => refused(&error, text, tally),
     }
@@ -55,12 +54,12 @@ fn refused(error: &ConfigError, text: &str, tally: &mut Tally) {
     match error {
         ConfigError::Shape { line, .. } => assert!((1..=lines + 1).contains(line), "{error}"),
         ConfigError::Sense { problems, .. } => {
-            assert!(!problems.is_empty(), "refused for nothing");
+            assert!(!problems.is_empty(), "rejected without a problem");
             for problem in problems {
                 assert!((1..=lines + 1).contains(&problem.line), "{error}");
             }
         }
-        // Of files that are not there.
+        // Errors of missing files.
         _ => {}
     }
 }

@@ -5,7 +5,7 @@ use api::{Line, Message};
 /// Counts of the results of inputs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Lines that were understood, of either direction.
+    /// Lines that were parsed, of either direction.
     pub understood: u32,
     /// Others.
     pub refused: u32,
@@ -15,7 +15,7 @@ pub struct Tally {
 ///
 /// # Panics
 ///
-/// If a line does not go round.
+/// If a line differs after it was written and read again.
 pub fn control(input: &[u8], tally: &mut Tally) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match serde_json::from_str::<Message>(text) {
@@ -26,11 +26,11 @@ pub fn control(input: &[u8], tally: &mut Tally) {
         }
         Err(_) => tally.refused += 1,
     }
-    // Answers have numbers that are not equal to themselves; their text is.
+    // Answers may contain NaN, which is not equal to itself; their text is.
     if let Ok(line) = serde_json::from_str::<Line>(text) {
         tally.understood += 1;
         let written = serde_json::to_string(&line).expect("an answer can be written");
-        let again: Line = serde_json::from_str(&written).expect("a written line is readable");
-        assert_eq!(serde_json::to_string(&again).expect("and written again"), written);
+        let reread: Line = serde_json::from_str(&written).expect("a written line is readable");
+        assert_eq!(serde_json::to_string(&reread).expect("and written again"), written);
     }
 }

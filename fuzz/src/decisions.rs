@@ -3,11 +3,11 @@
 //! ```text
 //!   v1  bytes ─► Reader ─► items ─► Writer ─► Reader ─► the same items
 //!   v2  bytes ─► kind and body, signed ─► Receiver ─► items ─► Sender ─► Receiver ─► the same
-//!                        any bit turned ─► refused
+//!                        any bit flipped ─► rejected
 //! ```
 //!
-//! Version 2 is authenticated, and noise never gets past its code. So the input is a body and
-//! the harness signs it, by HMAC of its own and not by the crate's.
+//! Version 2 is authenticated, so random bytes never pass the check. So the input is a body that
+//! the harness signs, with its own HMAC and not the crate's.
 
 use gate::decision::v1;
 use gate::decision::v2::keys::Keys;
@@ -25,11 +25,11 @@ const SESSION: u64 = 0x1122_3344_5566_7788;
 /// Counts of the results of inputs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Decisions of version 1 that were taken.
+    /// Accepted decisions of version 1.
     pub v1: u32,
-    /// Decisions of version 2 that were taken.
+    /// Accepted decisions of version 2.
     pub v2: u32,
-    /// Messages that were refused.
+    /// Rejected messages.
     pub refused: u32,
 }
 
@@ -65,9 +65,9 @@ fn version_1(bytes: &[u8], tally: &mut Tally) {
     for item in &items {
         assert!(writer.push(item), "the items of a message fit one as long: {item:?}");
     }
-    let again = writer.finish();
-    assert!(again.len() <= bytes.len().max(4));
-    assert_eq!(read_v1(&again), (items, None));
+    let rewritten = writer.finish();
+    assert!(rewritten.len() <= bytes.len().max(4));
+    assert_eq!(read_v1(&rewritten), (items, None));
 }
 
 /// Builds a message as docs/decision-protocol.md specifies.
@@ -96,16 +96,16 @@ fn taken(receiver: &mut Receiver, message: &[u8]) -> Result<Vec<Item>, MessageEr
 }
 
 fn version_2(mode: u8, body: &[u8], tally: &mut Tally) {
-    // Decisions, or a piece of a program.
+    // Decisions, or a chunk of a program.
     let kind = if mode & 2 == 0 { 1 } else { 4 };
     let number = 1_700_000_000 << 32;
     let message = message(kind, number, body);
-    // One bit of it turned, anywhere: never taken, and nothing of it remembered.
+    // With one flipped bit anywhere, it is rejected and leaves no state.
     let mut receiver = receiver();
     let mut forged = message.clone();
     let bit = usize::from(mode >> 2) * 37 % (8 * forged.len());
     forged[bit / 8] ^= 1 << (bit % 8);
-    assert!(taken(&mut receiver, &forged).is_err(), "bit {bit} was turned");
+    assert!(taken(&mut receiver, &forged).is_err(), "bit {bit} was flipped");
     let Ok(items) = taken(&mut receiver, &message) else {
         tally.refused += 1;
         return;
@@ -116,14 +116,14 @@ fn version_2(mode: u8, body: &[u8], tally: &mut Tally) {
     for item in &items {
         sender.push(item).expect("a message's decisions fit the queue");
     }
-    let (mut far, mut again) = (self::receiver(), Vec::new());
+    let (mut far, mut received) = (self::receiver(), Vec::new());
     let (mut out, mut reply) = (Vec::new(), Vec::new());
     for turn in 0..1000u64 {
         let now = turn * 1_000_000;
         while sender.poll(now, &mut out) {
             let taken = far.receive(&out, &mut reply);
             if let Ok(taken) = taken {
-                again.extend(taken.items().map(|(item, _)| *item));
+                received.extend(taken.items().map(|(item, _)| *item));
             }
             if !reply.is_empty() {
                 let _ = sender.receive(now, &reply);
@@ -133,5 +133,5 @@ fn version_2(mode: u8, body: &[u8], tally: &mut Tally) {
             break;
         }
     }
-    assert_eq!(again, items, "the written items are the same");
+    assert_eq!(received, items, "the written items are the same");
 }

@@ -1,7 +1,7 @@
 //! Plays a script with every engine, or with one.
 //!
-//! The first byte of an input, its *header*, says over which addresses and with
-//! which engines the rest is played:
+//! The first byte of an input, its *header*, selects the addresses and engines with which the rest
+//! is played:
 //!
 //! ```text
 //!            7  6   5            0
@@ -9,21 +9,20 @@
 //!   wide   │  w     │  engine     │   w: 0, 3 = u32, 1 = u64, 2 = u128
 //! ```
 //!
-//! Speed decides what is found, and engines differ by four orders of magnitude
-//! in what it costs to make an empty one: `u8` tables take microseconds, the first
-//! stage of `dir24_8` over `u32` is 2^24 entries. Hence:
+//! Speed decides how much is found, and the cost of an empty engine differs by four orders of
+//! magnitude: `u8` tables take microseconds, the first stage of `dir24_8` over `u32` is 2^24
+//! entries. Hence:
 //!
 //! - `u8`: every engine plays every input.
 //! - `u16`: the one that the header names (modulo their number), because all 65,536
 //!   addresses are compared after each commit.
-//! - wide: engine 0 stands for all the *light* ones together, whose empty table is
-//!   at most 64 KiB; the others are the *heavy* ones, one an input. Those are
-//!   kept from input to input: each input ends with all of its routes withdrawn
-//!   and the answers compared once more, and an engine whose table is then
-//!   not the bytes that it was at first (laid out wider for good) is made anew.
+//! - wide: engine 0 stands for all *light* ones together, whose empty table is at most 64 KiB; the
+//!   others are the *heavy* ones, one an input. Those are reused from input to input: each input
+//!   ends with all of its routes withdrawn and the results compared once more, and an engine whose
+//!   table then differs in size from its initial one (permanently laid out wider) is created again.
 //!
-//! A difference that a kept engine shows names how many scripts it had played before:
-//! one that a process of its own does not show again is owed to what they left.
+//! A difference found with a reused engine names the number of scripts that it had played before:
+//! if a separate process does not reproduce it, the state left by those scripts is the cause.
 
 use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
@@ -41,13 +40,13 @@ const LIGHT: usize = 1 << 16;
 struct Stock<A: Family> {
     /// Each with its name, and whether its empty table is small.
     all: Vec<(Choice, String, bool)>,
-    /// The heavy ones that have been used, without a route.
-    kept: HashMap<String, Subject<A>>,
+    /// The heavy ones that can be reused, without a route.
+    reusable: HashMap<String, Subject<A>>,
 }
 
-/// Which engines of a family play.
+/// The engines of a family that play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Selection {
     /// All of them.
     All,
     /// The one that the header names.
@@ -56,12 +55,12 @@ pub enum Who {
     Light(u8),
 }
 
-/// Engines at work, kept from input to input.
+/// The engines, reused from input to input.
 #[derive(Default)]
 pub struct Bench {
     /// A [`Stock`] for each family by its width.
     stocks: HashMap<u32, Box<dyn Any>>,
-    /// What has been done so far.
+    /// The counters so far.
     pub tally: Tally,
 }
 
@@ -70,49 +69,49 @@ impl Bench {
     ///
     /// # Panics
     ///
-    /// If an engine differs from the oracle. So do all the others here.
+    /// If an engine differs from the oracle. This holds for the other functions here too.
     pub fn small(&mut self, input: &[u8]) {
         let Some((&header, script)) = input.split_first() else { return };
         if header & 0x80 == 0 {
-            self.play::<u8>(script, Who::All);
+            self.play::<u8>(script, Selection::All);
         } else {
-            self.play::<u16>(script, Who::One(header & 0x3f));
+            self.play::<u16>(script, Selection::One(header & 0x3f));
         }
     }
 
     /// Plays an input over one of the wide families.
     pub fn wide(&mut self, input: &[u8]) {
         let Some((&header, script)) = input.split_first() else { return };
-        let who = Who::Light(header & 0x3f);
+        let selection = Selection::Light(header & 0x3f);
         match header >> 6 {
-            1 => self.play::<u64>(script, who),
-            2 => self.play::<u128>(script, who),
-            _ => self.play::<u32>(script, who),
+            1 => self.play::<u64>(script, selection),
+            2 => self.play::<u128>(script, selection),
+            _ => self.play::<u32>(script, selection),
         }
     }
 
     /// Plays a script over a family.
-    pub fn play<A: Family>(&mut self, script: &[u8], who: Who) {
+    pub fn play<A: Family>(&mut self, script: &[u8], selection: Selection) {
         let stock = self.stocks.entry(A::BITS).or_insert_with(|| Box::new(Stock::<A>::new()));
         let stock = stock.downcast_mut::<Stock<A>>().expect("one family has one width");
         let ops = decode::<A>(script);
-        let cast: Vec<(Choice, String, bool)> = stock.cast(who);
+        let cast: Vec<(Choice, String, bool)> = stock.cast(selection);
         let mut fresh: Vec<Subject<A>> = Vec::new();
         for (choice, name, light) in cast {
             if light {
                 fresh.push(Subject::new(choice, name));
                 continue;
             }
-            let mut subject = match stock.kept.remove(&name) {
-                Some(mut kept) => {
-                    self.tally.kept += 1;
-                    kept.again();
-                    kept
+            let mut subject = match stock.reusable.remove(&name) {
+                Some(mut subject) => {
+                    self.tally.reused += 1;
+                    subject.begin_script();
+                    subject
                 }
                 None => Subject::new(choice, name.clone()),
             };
             if perform(std::slice::from_mut(&mut subject), &ops, &mut self.tally) {
-                stock.kept.insert(name, subject);
+                stock.reusable.insert(name, subject);
             }
         }
         perform(&mut fresh, &ops, &mut self.tally);
@@ -131,19 +130,19 @@ impl<A: Family> Stock<A> {
                 (choice, name, light)
             })
             .collect();
-        Self { all, kept: HashMap::new() }
+        Self { all, reusable: HashMap::new() }
     }
 
-    /// Picks who plays.
-    fn cast(&self, who: Who) -> Vec<(Choice, String, bool)> {
+    /// Returns the selected engines.
+    fn cast(&self, selection: Selection) -> Vec<(Choice, String, bool)> {
         let one = |of: Vec<&(Choice, String, bool)>, which: u8| {
             of.get(usize::from(which) % of.len().max(1)).map(|&one| one.clone())
         };
-        match who {
-            Who::All => self.all.clone(),
-            Who::One(which) => one(self.all.iter().collect(), which).into_iter().collect(),
-            Who::Light(0) => self.all.iter().filter(|(.., light)| *light).cloned().collect(),
-            Who::Light(which) => {
+        match selection {
+            Selection::All => self.all.clone(),
+            Selection::One(which) => one(self.all.iter().collect(), which).into_iter().collect(),
+            Selection::Light(0) => self.all.iter().filter(|(.., light)| *light).cloned().collect(),
+            Selection::Light(which) => {
                 let heavy = self.all.iter().filter(|(.., light)| !light).collect();
                 one(heavy, which - 1).into_iter().collect()
             }
@@ -164,8 +163,8 @@ pub fn every<A: Family>() -> Vec<Choice> {
     Choice::every::<A>().into_iter().chain(shapes).collect()
 }
 
-/// Plays a script with `cast`, all in step, and leaves them without a route. Returns
-/// whether each has the very footprint again with which it began.
+/// Plays a script with all engines of `cast` in parallel, and leaves them without a route. Returns
+/// whether each has its initial footprint again.
 fn perform<A: Family>(cast: &mut [Subject<A>], ops: &[Op<A>], tally: &mut Tally) -> bool {
     if cast.is_empty() {
         return true;
@@ -184,7 +183,7 @@ fn perform<A: Family>(cast: &mut [Subject<A>], ops: &[Op<A>], tally: &mut Tally)
                 let before = routes.remove(&prefix);
                 cast.iter_mut().for_each(|subject| subject.withdraw(prefix, before));
             }
-            Op::Ask(addr) => drop(borders.insert(addr)),
+            Op::Query(addr) => drop(borders.insert(addr)),
             Op::Commit | Op::Rebuild => {
                 let exam = exam(routes.clone(), &borders);
                 for subject in cast.iter_mut() {
@@ -199,7 +198,7 @@ fn perform<A: Family>(cast: &mut [Subject<A>], ops: &[Op<A>], tally: &mut Tally)
         }
     }
     let exam = exam(Routes::new(), &borders);
-    // Every one is cleared, also after one that is not what it was.
+    // Every engine is cleared, also after one with another footprint.
     let cleared = cast.iter_mut().map(|subject| subject.clear(&exam, tally));
     cleared.filter(|same| !same).count() == 0
 }
@@ -211,7 +210,7 @@ fn mark<A: Addr>(borders: &mut BTreeSet<A>, prefix: Prefix<A>) {
     }
 }
 
-/// Every address of a small universe, the borders of a wide one.
+/// Returns the comparison of every address of a small universe, or of the borders of a wide one.
 fn exam<A: Family>(routes: Routes<A>, borders: &BTreeSet<A>) -> Exam<A> {
     let singly: Vec<A> = borders.iter().copied().collect();
     let addrs = if A::BITS <= 16 {

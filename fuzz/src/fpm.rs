@@ -1,15 +1,15 @@
-//! Plays bytes as what a peer sends by FRR's protocol over two connections, and holds the
-//! routes to what was reported of them.
+//! Plays bytes as the stream of an FPM peer over two connections, and compares the routes with the
+//! reports.
 //!
 //! ```text
-//! bytes ─┬─ whole ────► PeerRoutes ─► reported, change by change ┐
+//! bytes ─┬─ at once ──► PeerRoutes ─► reported, change by change ┐
 //!        └─ in pieces ► PeerRoutes ─► reported                   ├─ equal? and to the mirrors
 //! ```
 //!
 //! The reports to a follower must not depend on the segments of the TCP stream, must match the
-//! mirrors (a prefix counts in the first that has it), and every report must be a
-//! change. The first byte decides whether the messages of a real zebra come before the input,
-//! the second where the first connection ends, the third how long the pieces are.
+//! mirrors (a prefix counts in the first that has it), and every report must be a change. The first
+//! byte selects whether the messages of a real zebra precede the input, the second the end of the
+//! first connection, the third the length of the pieces.
 
 use feed::fpm::PeerRoutes;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::netlink::RecordedState;
 
 const ZEBRA: &[u8] = include_bytes!("../../crates/feed/tests/golden/frr-8.4.4.fpm");
 
-/// One way of playing the input.
+/// One run of the input.
 #[derive(Default)]
 struct Play {
     routes: PeerRoutes,
@@ -31,7 +31,7 @@ struct Play {
 }
 
 impl Play {
-    /// Plays a connection, cut into pieces of so many bytes.
+    /// Plays a connection in pieces of this many bytes.
     fn connection(&mut self, bytes: &[u8], piece: usize) {
         self.routes.connect();
         let mut waiting = Vec::new();
@@ -47,14 +47,14 @@ impl Play {
         }
         let mut whole = RecordedState::default();
         for mirror in self.routes.stale().iter().chain([self.routes.mirror()]) {
-            // No two have the same prefix: this panics if a follower would hear it twice.
+            // No two mirrors have the same prefix: this panics if a prefix were reported twice.
             mirror.report_routes(&mut Once(&mut whole));
         }
         assert_eq!(self.follower, whole, "the reports and the mirrors");
     }
 }
 
-/// Lets every prefix be reported once.
+/// Panics if a prefix is reported twice.
 struct Once<'a>(&'a mut RecordedState);
 
 impl Follower for Once<'_> {
@@ -72,11 +72,11 @@ impl Follower for Once<'_> {
     fn rules(&mut self, _: &[Rule]) {}
 }
 
-/// Plays one input; returns how many frames were whole and how many messages were damaged.
+/// Plays one input; returns the numbers of complete frames and of damaged messages.
 ///
 /// # Panics
 ///
-/// If what was reported depends on the pieces, or is not what there is.
+/// If the reports depend on the pieces, or differ from the routes.
 pub fn fpm(input: &[u8]) -> (u64, u64) {
     let Some((&[mode, end, piece], input)) = input.split_first_chunk::<3>() else { return (0, 0) };
     let (first, second) = input.split_at(input.len() * usize::from(end) / 255);
@@ -97,6 +97,6 @@ pub fn fpm(input: &[u8]) -> (u64, u64) {
     assert_eq!((whole.frames, whole.damaged), (pieces.frames, pieces.damaged));
     let mut gone = whole;
     gone.routes.clear(&mut gone.follower);
-    assert_eq!(gone.follower, RecordedState::default(), "everything was forgotten");
+    assert_eq!(gone.follower, RecordedState::default(), "all routes were removed");
     (gone.frames, gone.damaged)
 }

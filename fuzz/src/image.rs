@@ -1,14 +1,13 @@
-//! Changes bytes of images, puts their checksums right, and reads them.
+//! Changes bytes of images, corrects their checksums, and reads them.
 //!
 //! ```text
-//! bytes ─► edits ─► image of a small table ─► checksum ─► read ─┬─ refused
+//! bytes ─► edits ─► image of a small table ─► checksum ─► read ─┬─ rejected
 //!                                                               └─ looked up, saved, read again
 //! ```
 //!
-//! No content of an image makes a lookup panic. An accepted image is kept as read: saved and read
-//! again it gives the same answers, of single lookups and of batches. The first byte chooses the
-//! engine and the family; each edit after it is a place of three bytes, counted among those that
-//! are not zero, and a value.
+//! No content of an image makes a lookup panic. An accepted image is stable: saved and read again
+//! it gives the same results, for single lookups and batches. The first byte selects the engine and
+//! the family; each edit after it is an index of three bytes into the nonzero bytes, and a value.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -17,14 +16,14 @@ use fib::image::{Image, Writer};
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// An image, and the places in it that are not zero.
+/// An image, and the offsets of its nonzero bytes.
 struct Base {
     v6: bool,
     bytes: Vec<u8>,
     busy: Vec<usize>,
 }
 
-/// Lists an image of every engine that images can hold.
+/// Returns an image of every engine that can be stored.
 fn bases() -> &'static [Base] {
     static BASES: OnceLock<Vec<Base>> = OnceLock::new();
     BASES.get_or_init(|| {
@@ -79,14 +78,14 @@ fn saved<A: Family>(fib: &Fib<A>) -> Vec<u8> {
 ///
 /// # Panics
 ///
-/// If an image that was accepted is not kept as it was read, or a lookup panics.
+/// If an accepted image changes when saved and read again, or a lookup panics.
 pub fn image(input: &[u8]) -> bool {
     let Some((&which, edits)) = input.split_first() else { return false };
     let base = &bases()[usize::from(which) % bases().len()];
     let mut bytes = base.bytes.clone();
     for edit in edits.chunks_exact(4) {
         let place = usize::from(edit[0]) << 16 | usize::from(edit[1]) << 8 | usize::from(edit[2]);
-        // The header and the directory are among them; an odd place is beside a busy one.
+        // These include the header and the directory; an odd index selects the neighboring byte.
         let at = base.busy[place / 2 % base.busy.len()] + place % 2;
         if let Some(byte) = bytes.get_mut(at) {
             *byte = edit[3];
@@ -112,9 +111,9 @@ fn look_up<A: Family>(bytes: &[u8]) -> bool {
         (batch, each, traced)
     };
     let before = answers(&fib);
-    let again = saved(&fib);
-    let again = Image::read(&again).expect("a saved image is valid");
-    let again = again.table::<A>("t").expect("an accepted table is accepted again");
-    assert_eq!(answers(&again), before, "saved and read again");
+    let bytes = saved(&fib);
+    let reread = Image::read(&bytes).expect("a saved image is valid");
+    let table = reread.table::<A>("t").expect("an accepted table is accepted again");
+    assert_eq!(answers(&table), before, "saved and read again");
     true
 }

@@ -1,4 +1,4 @@
-//! Reads an input as a file of routes, packed and not, at once and in pieces.
+//! Reads an input as a file of routes, compressed or not, at once and in pieces.
 //!
 //! ```text
 //! bytes ─┬────────────────────► read ┐
@@ -7,9 +7,9 @@
 //!        └─ bzip2 ────────────► read ┘
 //! ```
 //!
-//! The first byte decides whether the input is read as a table or as updates, and where the
-//! parts of the gzip file meet. A packed file that is cut gives an error, or with
-//! [`Options::partial`] a beginning of it; neither panics.
+//! The first byte selects whether the input is read as a table or as updates, and the boundary of
+//! the parts of the gzip file. A truncated compressed file gives an error, or with
+//! [`Options::partial`] a beginning of the table; neither panics.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -25,7 +25,7 @@ const PARTIAL: Options = Options { partial: true, ..WHOLE };
 /// The result of an input: routes or changes as text, or an error.
 type Outcome = Result<Vec<String>, String>;
 
-/// Gives a byte at a time.
+/// Returns a byte at a time.
 struct Slow<'a>(&'a [u8]);
 
 impl Read for Slow<'_> {
@@ -63,16 +63,16 @@ fn bzip2(bytes: &[u8]) -> Vec<u8> {
     packer.finish().expect("memory takes everything")
 }
 
-/// Returns whether the input would itself be taken for a packed file.
+/// Returns whether the input itself looks like a compressed file.
 fn is_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(b"BZh")
 }
 
-/// Plays one input; returns whether there were routes or changes in it.
+/// Plays one input; returns whether it had routes or changes.
 ///
 /// # Panics
 ///
-/// If the outcome depends on how the input is packed or read.
+/// If the outcome depends on the compression or on the reads.
 pub fn mrt(input: &[u8]) -> bool {
     let Some((&mode, bytes)) = input.split_first() else { return false };
     let as_updates = mode & 1 == 1;
@@ -80,7 +80,7 @@ pub fn mrt(input: &[u8]) -> bool {
     assert_eq!(outcome(Slow(bytes), as_updates, &WHOLE), plain, "a byte at a time");
     let part = outcome(bytes, as_updates, &PARTIAL);
     match &plain {
-        Ok(whole) => assert_eq!(part.as_ref(), Ok(whole), "whole, and read as far as possible"),
+        Ok(whole) => assert_eq!(part.as_ref(), Ok(whole), "a partial read of a complete file"),
         Err(_) => drop(part),
     }
     if is_packed(bytes) {
@@ -95,7 +95,7 @@ pub fn mrt(input: &[u8]) -> bool {
         let _ = outcome(cut, as_updates, &PARTIAL);
         let beginning = outcome(cut, as_updates, &WHOLE);
         if let (Ok(beginning), Ok(plain)) = (&beginning, &plain) {
-            assert!(beginning.len() <= plain.len(), "a cut {packing} file has more");
+            assert!(beginning.len() <= plain.len(), "a truncated {packing} file has more");
         }
     }
     plain.is_ok_and(|words| !words.is_empty())

@@ -1,15 +1,14 @@
-//! Feeds bytes to the mirror of the kernel as messages of netlink, and holds it to what it
-//! has recorded.
+//! Feeds bytes to the kernel mirror as netlink messages, and compares its state with its reports.
 //!
 //! ```text
 //! bytes ─► messages ─► Mirror ─► recorded, change by change ┐
-//!                        └─────► asked, whole ──────────┴─ equal?
+//!                        └─────► read at the end ─────────┴─ equal?
 //! ```
 //!
-//! A follower that only listens must know what the mirror shows: every best route of every
-//! table, each recorded once; and a message that is refused leaves all as it was. The first
-//! byte says whether the messages of a real kernel (the tests' own) come before those of
-//! the input, so that there are links, nexthop objects and routes to change.
+//! A follower must know the mirror's state from the reports alone: every best route of every table,
+//! each reported once; and a rejected message changes nothing. The first byte selects whether the
+//! messages of a real kernel (the tests' own) precede those of the input, so that there are links,
+//! nexthop objects and routes to change.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,7 +18,7 @@ use fib::Prefix;
 
 const KERNEL: &[u8] = include_bytes!("../../crates/feed/tests/golden/linux-6.18.netlink");
 
-/// What has been recorded: the best route of each prefix by table.
+/// The recorded reports: the best route of each prefix by table.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct RecordedState {
     pub(crate) v4: BTreeMap<(u32, Prefix<u32>), RouteInfo>,
@@ -28,26 +27,26 @@ pub(crate) struct RecordedState {
     rules: Vec<Rule>,
 }
 
-fn note<K: Ord + std::fmt::Debug, V: Clone + PartialEq>(
+fn record<K: Ord + std::fmt::Debug, V: Clone + PartialEq>(
     known: &mut BTreeMap<K, V>,
     key: K,
     now: Option<&V>,
 ) {
     match now {
         Some(now) => drop(known.insert(key, now.clone())),
-        None => assert!(known.remove(&key).is_some(), "{key:?} is gone, which was not there"),
+        None => assert!(known.remove(&key).is_some(), "{key:?} was removed, but not present"),
     }
 }
 
 impl Follower for RecordedState {
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
-        note(&mut self.v4, (table, prefix), best);
+        record(&mut self.v4, (table, prefix), best);
     }
     fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
-        note(&mut self.v6, (table, prefix), best);
+        record(&mut self.v6, (table, prefix), best);
     }
     fn link(&mut self, index: u32, link: Option<&Link>) {
-        note(&mut self.links, index, link);
+        record(&mut self.links, index, link);
     }
     fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
     fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
@@ -56,8 +55,8 @@ impl Follower for RecordedState {
     }
 }
 
-/// What a mirror shows, asked whole.
-fn asked(mirror: &Mirror) -> RecordedState {
+/// Returns the whole state of a mirror.
+fn state_of(mirror: &Mirror) -> RecordedState {
     let mut whole = RecordedState::default();
     mirror.report_routes(&mut whole);
     whole.links.clone_from(mirror.links());
@@ -65,11 +64,11 @@ fn asked(mirror: &Mirror) -> RecordedState {
     whole
 }
 
-/// Plays one input; says how many messages were taken and how many refused.
+/// Plays one input; returns the numbers of accepted and rejected messages.
 ///
 /// # Panics
 ///
-/// If what was recorded and what is shown differ.
+/// If the reports and the state differ.
 pub fn netlink(input: &[u8]) -> (u32, u32) {
     let Some((mode, input)) = input.split_first() else { return (0, 0) };
     let (mut mirror, mut recorded) = (Mirror::new(), RecordedState::default());
@@ -77,19 +76,19 @@ pub fn netlink(input: &[u8]) -> (u32, u32) {
     let before = if mode & 1 == 0 { KERNEL } else { &[] };
     for bytes in [before, input] {
         for message in Messages::new(bytes) {
-            // What follows a damaged header cannot be recorded from it.
+            // The bytes after a damaged header are not messages.
             let Ok(message) = message else { break };
-            let shown = asked(&mirror);
+            let shown = state_of(&mirror);
             match mirror.apply(&message, &mut recorded) {
                 Ok(()) => taken += 1,
                 Err(damage) => {
                     refused += 1;
-                    assert_eq!(asked(&mirror), shown, "{damage}, and something has changed");
+                    assert_eq!(state_of(&mirror), shown, "{damage}, but the state has changed");
                 }
             }
         }
     }
-    let whole = asked(&mirror);
-    assert_eq!(recorded, whole, "what was recorded, and what is shown");
+    let whole = state_of(&mirror);
+    assert_eq!(recorded, whole, "the reports and the state");
     (taken, refused)
 }

@@ -1,16 +1,16 @@
 //! Flow programs from damaged object files: programs that pass the verifier run without a fault.
 //!
 //! ```text
-//!   input ─► which of the shipped objects, edits of its bytes ─► load ─► refused
-//!                                                                 └► run on packets ─► no fault
+//!   input ─► a shipped object, edits of its bytes ─► load ─► rejected
+//!                                                      └► run on packets ─► no fault
 //! ```
 //!
-//! The machine checks every access again and counts a fault for each that the verifier should
-//! not have let through (`gate/src/program/machine.rs`), and does the same twice on the same input.
+//! The machine checks every access again and counts a fault for each that the verifier should have
+//! rejected (`gate/src/program/machine.rs`). Two runs on the same input must give the same result.
 
 use gate::program::{Machine, Program};
 
-/// Objects that clang has made of `crates/gate/programs/`.
+/// Objects that clang has compiled from `crates/gate/programs/`.
 const OBJECTS: [&[u8]; 3] = [
     include_bytes!("../objects/granted.o"),
     include_bytes!("../objects/web.o"),
@@ -22,16 +22,16 @@ const OBJECTS: [&[u8]; 3] = [
 pub struct Tally {
     /// Objects that passed the verifier.
     pub passed: u32,
-    /// Objects that were refused.
+    /// Objects that were rejected.
     pub refused: u32,
 }
 
-/// Plays one input: a byte for the object and one for the edits' number, three bytes an edit,
-/// and what is left is a packet.
+/// Plays one input: a byte for the object, one for the number of edits, three bytes an edit, and a
+/// packet.
 ///
 /// # Panics
 ///
-/// If a program that has passed does what it must not, or answers differently the second time.
+/// If a verified program faults, or the second run differs.
 pub fn programs(input: &[u8], tally: &mut Tally) {
     let [which, edits, rest @ ..] = input else { return };
     let mut object = OBJECTS[usize::from(*which) % OBJECTS.len()].to_vec();

@@ -1,24 +1,24 @@
-//! What the bytes of an input say: a list of operations on one table.
+//! Scripts: the bytes of an input as a list of operations on one table.
 //!
 //! ```text
-//! byte 0        then, for each operation, one byte and what it calls for
+//! byte 0        then, for each operation, one byte and its parameters
 //! a header      0-2  announce    len, as many bytes of address as len needs, hop
 //! (see engines) 3-5  announce    near a known prefix: which, how, len, hop
 //!               6    announce    a row of neighbors: which, len, count, hop
 //!               7    withdraw    a known prefix: which
 //!               8    withdraw    near a known prefix: which, how, len
 //!               9    withdraw    everything within a known prefix: which
-//!               10   ask         an address: of a known prefix, and an offset
+//!               10   query       an address: of a known prefix, and an offset
 //!               11-13 commit
-//!               14   rebuild     commit, and compare with a table built anew
-//!               15   sleep/wake  a second reader holds the table it has, or lets go
+//!               14   rebuild     commit, and compare with a newly built table
+//!               15   sleep/wake  a second reader holds its table, or releases it
 //! ```
 //!
-//! Only the lower four bits choose. An input that ends within an operation ends
-//! before it, and a commit and a rebuild follow at the end. "Known" are the
-//! prefixes that the script has named so far, withdrawn ones too, counted from the
-//! latest and modulo their number: every byte means something, and an operation
-//! moved elsewhere still has to do with what went before it there.
+//! Only the lower four bits select the operation. An input that ends within an operation ends
+//! before it, and a commit and a rebuild follow at the end. "Known" prefixes are those that the
+//! script has named so far, withdrawn ones too, counted from the latest and modulo their number:
+//! every byte has a meaning, and an operation moved elsewhere is still related to the operations
+//! before it.
 
 use std::collections::BTreeMap;
 
@@ -29,17 +29,17 @@ use fib::{Addr, Hop, Prefix};
 pub enum Op<A: Addr> {
     /// Adds a route or changes its hop.
     Announce(Prefix<A>, Hop),
-    /// Removes a route that may not be there.
+    /// Removes a route, which may be absent.
     Withdraw(Prefix<A>),
     /// Adds an address to those that are compared from now on.
-    Ask(A),
+    Query(A),
     /// Publishes, and compares.
     Commit,
     /// Publishes, and compares with a fresh build too.
     Rebuild,
     /// A second reader takes the present table and holds it.
     Sleep,
-    /// That reader lets go.
+    /// That reader releases it.
     Wake,
 }
 
@@ -63,7 +63,7 @@ const EDGES: [u32; 16] = [
     u32::MAX,
 ];
 
-/// The bytes not yet read.
+/// The unread bytes.
 struct Bytes<'a>(std::slice::Iter<'a, u8>);
 
 impl Bytes<'_> {
@@ -71,12 +71,12 @@ impl Bytes<'_> {
         self.0.next().copied()
     }
 
-    /// A length of prefix.
+    /// Reads a prefix length.
     fn len<A: Addr>(&mut self) -> Option<u32> {
         Some(u32::from(self.byte()?) % (A::BITS + 1))
     }
 
-    /// Mostly one of seven, so that neighbors often agree.
+    /// Reads a hop: mostly one of seven, so that neighbors are often equal.
     fn hop(&mut self) -> Option<Hop> {
         let byte = self.byte()?;
         Some(Hop(match byte {
@@ -86,7 +86,7 @@ impl Bytes<'_> {
         }))
     }
 
-    /// A prefix written out, its address no longer than its length asks for.
+    /// Reads a prefix, with as many address bytes as its length needs.
     fn prefix<A: Addr>(&mut self) -> Option<Prefix<A>> {
         let len = self.len::<A>()?;
         let mut addr = 0u128;
@@ -96,15 +96,15 @@ impl Bytes<'_> {
         Some(Prefix::truncate(A::from_u128(addr >> (128 - A::BITS)), len))
     }
 
-    /// One of those that are known.
+    /// Reads a known prefix.
     fn known<A: Addr>(&mut self, known: &[Prefix<A>]) -> Option<Prefix<A>> {
         let which = usize::from(self.byte()?);
-        // The latest first: what follows most often has to do with what went before.
+        // The latest first: operations are most often related to recent ones.
         known.iter().rev().nth(which % known.len().max(1)).copied().or(Some(Prefix::ALL))
     }
 
-    /// A prefix beside, around or within one that is known.
-    fn near<A: Addr>(&mut self, known: &[Prefix<A>]) -> Option<Prefix<A>> {
+    /// Reads a prefix beside, around or within a known one.
+    fn related<A: Addr>(&mut self, known: &[Prefix<A>]) -> Option<Prefix<A>> {
         let near = self.known(known)?;
         let how = self.byte()?;
         let len = self.len::<A>()?;
@@ -123,7 +123,7 @@ impl Bytes<'_> {
     }
 }
 
-/// The address `by` further on, around the end.
+/// Returns the address plus `by`, modulo the address space.
 pub(crate) fn step<A: Addr>(addr: A, by: u128) -> A {
     A::from_u128(addr.to_u128().wrapping_add(by))
 }
@@ -138,11 +138,11 @@ pub fn decode<A: Addr>(bytes: &[u8]) -> Vec<Op<A>> {
     script.ops
 }
 
-/// A script as it is read.
+/// A script under construction.
 struct Script<A: Addr> {
     ops: Vec<Op<A>>,
     known: Vec<Prefix<A>>,
-    /// What there is, for the operation that withdraws all within a prefix.
+    /// The present routes, for the operation that withdraws all within a prefix.
     routes: BTreeMap<Prefix<A>, Hop>,
 }
 
@@ -154,7 +154,7 @@ impl<A: Addr> Script<A> {
                 self.announce(prefix, bytes.hop()?);
             }
             3..6 => {
-                let prefix = bytes.near(&self.known)?;
+                let prefix = bytes.related(&self.known)?;
                 self.announce(prefix, bytes.hop()?);
             }
             6 => {
@@ -163,7 +163,7 @@ impl<A: Addr> Script<A> {
                 let (count, hop) = (bytes.byte()?, bytes.hop()?);
                 let mut prefix = Prefix::truncate(first.addr(), len);
                 for index in 0..=u32::from(count % 64) {
-                    // Hops that differ, but for every third, which merges.
+                    // Adjacent hops differ, except that every third repeats.
                     self.announce(prefix, Hop(hop.0.saturating_add(index % 3)));
                     prefix = Prefix::truncate(step(prefix.last(), 1), len);
                 }
@@ -173,7 +173,7 @@ impl<A: Addr> Script<A> {
                 self.withdraw(prefix);
             }
             8 => {
-                let prefix = bytes.near(&self.known)?;
+                let prefix = bytes.related(&self.known)?;
                 self.withdraw(prefix);
             }
             9 => {
@@ -187,7 +187,7 @@ impl<A: Addr> Script<A> {
                 let near = bytes.known(&self.known)?;
                 let (shift, by) = (bytes.len::<A>()?, u128::from(bytes.byte()?));
                 let by = by.checked_shl(shift.min(127)).unwrap_or(0);
-                self.ops.push(Op::Ask(step(near.addr(), by)));
+                self.ops.push(Op::Query(step(near.addr(), by)));
             }
             14 => self.ops.push(Op::Rebuild),
             15 => {
@@ -216,13 +216,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_is_what_its_bytes_say() {
+    fn bytes_decode_to_their_operations() {
         let p = |text: &str| text.parse::<Prefix<u32>>().unwrap();
         let bytes = [
             0, 16, 10, 1, 2, // 10.1.0.0/16, hop 3
             3, 0, 4, 8, 0, // the other half of its /8's cover, hop 1
             11, 6, 1, 17, 1, 6, // two /17 from 10.1 on
-            9, 3, 15, 15, 14, 0, 16, 10, // and an operation that breaks off
+            9, 3, 15, 15, 14, 0, 16, 10, // and an incomplete operation
         ];
         let ops = decode::<u32>(&bytes);
         assert_eq!(ops[0], Op::Announce(p("10.1.0.0/16"), Hop(3)));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_a_script() {
+    fn arbitrary_bytes_decode_to_a_script() {
         let mut state = 1u32;
         let bytes: Vec<u8> = (0..20_000)
             .map(|_| {

@@ -1,4 +1,4 @@
-//! One engine under test: its updater, its readers, and what they must see.
+//! One engine under test: its updater, its readers, and the expected results.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,27 +9,27 @@ use fib::{Choice, Engine, Family, Fib, Hop, Prefix, Reader, Rib, Updater};
 /// The routes at one commit.
 pub(crate) type Routes<A> = BTreeMap<Prefix<A>, Hop>;
 
-/// What is asked after a commit, and what the oracle answers.
+/// The lookups after a commit, and the oracle's results.
 pub(crate) struct Exam<A: Family> {
     pub(crate) routes: Rc<Routes<A>>,
-    /// All that a batch is asked.
+    /// The addresses of the batch.
     pub(crate) addrs: Vec<A>,
-    /// What is asked one by one: the borders.
+    /// The addresses that are looked up one by one: the borders.
     pub(crate) singly: Vec<A>,
     pub(crate) expected: Vec<Hop>,
 }
 
 impl<A: Family> Exam<A> {
-    /// Asks the oracle.
+    /// Computes the oracle's results.
     pub(crate) fn new(routes: Rc<Routes<A>>, addrs: Vec<A>, singly: Vec<A>) -> Self {
         let expected = answers(&routes, &addrs);
         Self { routes, addrs, singly, expected }
     }
 }
 
-/// What the oracle says. Where every one of 65,536 addresses is asked, they
-/// are painted with the routes from short to long, which says the same sooner; that
-/// it does is compared on the way, at every route's ends.
+/// Returns the oracle's results. For all 65,536 addresses they are filled in by the routes from
+/// short to long, which is faster; the result is compared with the oracle at the ends of every
+/// route.
 fn answers<A: Family>(routes: &Routes<A>, addrs: &[A]) -> Vec<Hop> {
     let oracle = Linear::new(routes.iter().map(|(&prefix, &hop)| (prefix, hop)));
     if addrs.len() <= 1 << 12 || A::BITS > 16 {
@@ -47,21 +47,21 @@ fn answers<A: Family>(routes: &Routes<A>, addrs: &[A]) -> Vec<Hop> {
     addrs.iter().map(|addr| canvas[addr.to_u128() as usize]).collect()
 }
 
-/// What was done, so that a test can say that something was.
+/// Counters of the work done, so that a test can check that they are not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Commits that readers have seen.
     pub published: u64,
     /// Commits that waited for a reader.
     pub deferred: u64,
-    /// Commits that met a limit.
+    /// Commits that exceeded a limit.
     pub full: u64,
     /// Fresh builds compared.
     pub rebuilt: u64,
     /// Answers compared.
     pub answers: u64,
-    /// Scripts played by an engine that was kept.
-    pub kept: u64,
+    /// Scripts played by a reused engine.
+    pub reused: u64,
 }
 
 /// An engine that follows a script.
@@ -77,7 +77,7 @@ pub(crate) struct Subject<A: Family> {
     full: bool,
     /// The bytes of its table without a route.
     empty: usize,
-    /// How many scripts it has played.
+    /// The number of scripts that it has played.
     played: u64,
 }
 
@@ -95,8 +95,8 @@ impl<A: Family> Subject<A> {
         self.empty
     }
 
-    /// Begins another script, which a difference then names.
-    pub(crate) fn again(&mut self) {
+    /// Begins another script; an error names the number of earlier ones.
+    pub(crate) fn begin_script(&mut self) {
         self.played += 1;
         let bare = self.name.split(',').next().unwrap_or_default();
         self.name = format!("{bare}, after {} other scripts,", self.played);
@@ -128,7 +128,7 @@ impl<A: Family> Subject<A> {
                     tally.published += 1;
                     assert!(!self.updater.is_behind(), "{}: published, and behind", self.name);
                 } else {
-                    // Two tables are still being read, the present one and the sleeper's.
+                    // Two tables are still in use, the current one and the sleeping reader's.
                     tally.deferred += 1;
                 }
             }
@@ -141,7 +141,7 @@ impl<A: Family> Subject<A> {
         if Rc::ptr_eq(&self.seen, &exam.routes) {
             compare(name, self.reader.current(), exam);
         } else {
-            // What readers had they keep, to the last answer.
+            // Readers keep their table, with all its results.
             let old = Rc::clone(&self.seen);
             let exam = Exam::new(old, exam.addrs.clone(), exam.singly.clone());
             compare(name, self.reader.current(), &exam);
@@ -149,8 +149,8 @@ impl<A: Family> Subject<A> {
         tally.answers += exam.addrs.len() as u64;
     }
 
-    /// Compares a table built of the routes as they are with the oracle, and the limit
-    /// it may meet with the one that the last commit met.
+    /// Compares a table built from the current routes with the oracle, and its limits with those of
+    /// the last commit.
     pub(crate) fn rebuild(&mut self, exam: &Exam<A>, tally: &mut Tally) {
         let fresh = Rib::from_sorted(exam.routes.iter().map(|(&prefix, &hop)| (prefix, hop)));
         match Fib::build(&fresh, self.choice, 1) {
@@ -163,8 +163,8 @@ impl<A: Family> Subject<A> {
         }
     }
 
-    /// Withdraws all, and says whether the table is again what it was at first; it may
-    /// have been laid out wider for good.
+    /// Withdraws all routes, and returns whether the table has its initial size again; it may have
+    /// been laid out wider permanently.
     pub(crate) fn clear(&mut self, exam: &Exam<A>, tally: &mut Tally) -> bool {
         self.wake();
         let routes: Vec<_> = self.updater.rib().iter().collect();
@@ -174,12 +174,12 @@ impl<A: Family> Subject<A> {
         self.reader.current();
         self.commit(exam, tally);
         assert!(!self.full, "{}: no route, and full", self.name);
-        assert!(Rc::ptr_eq(&self.seen, &exam.routes), "{}: nobody sleeps", self.name);
+        assert!(Rc::ptr_eq(&self.seen, &exam.routes), "{}: no reader sleeps", self.name);
         self.updater.fib().footprint() == self.empty
     }
 }
 
-/// Holds one table's answers against the oracle's.
+/// Compares one table's results with the oracle's.
 fn compare<A: Family>(name: &str, fib: &Fib<A>, exam: &Exam<A>) {
     let Exam { routes, addrs, singly, expected } = exam;
     let same = |how: &str, out: &[Hop]| {
@@ -188,12 +188,12 @@ fn compare<A: Family>(name: &str, fib: &Fib<A>, exam: &Exam<A>) {
             panic!("{name}: {how} gives {got:?} for {addr:x?}, not {want:?}; {routes:?}");
         }
     };
-    // Nothing answers with this by mistake: no script has it.
+    // No script has this hop, so no engine returns it by mistake.
     let mut out = vec![Hop(0xdead_beef); addrs.len()];
     fib.lookup_batch(addrs, &mut out);
     same("a batch", &out);
     if let Some(overlapped) = fib.overlapped() {
-        // As many in flight as it happens, from one to some more than are any use.
+        // A varying number in flight, from one to more than are useful.
         let flights = 1 + routes.len() % 40;
         out.fill(Hop(0xdead_beef));
         overlapped.group(addrs, &mut out, flights);
@@ -204,7 +204,7 @@ fn compare<A: Family>(name: &str, fib: &Fib<A>, exam: &Exam<A>) {
     }
     // `addrs` is in order, and holds all of `singly`.
     for (index, &addr) in singly.iter().enumerate() {
-        let at = addrs.binary_search(&addr).expect("asked singly, hence in the batch");
+        let at = addrs.binary_search(&addr).expect("looked up singly, hence in the batch");
         let (got, want) = (fib.lookup(addr), expected[at]);
         assert_eq!(got, want, "{name}: a lookup of {addr:x?}; {routes:?}");
         if index % 8 == 0 {

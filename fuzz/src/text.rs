@@ -1,18 +1,18 @@
 //! Reads an input as text, as a prefix and as the name of an engine.
 //!
-//! A prefix is told from what the standard library reads of its two halves; the name
-//! of an engine, by reading it again from what its choice says it is called.
+//! A prefix is compared with the standard library's results for its two halves; the name of an
+//! engine is parsed again from the name of its choice.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use fib::{Choice, Family, Prefix};
 
-/// Plays one input; bytes that are not text are none.
+/// Plays one input; bytes that are not UTF-8 are skipped.
 ///
 /// # Panics
 ///
-/// If the two readings differ.
+/// If the two results differ.
 pub fn text(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     prefix::<u32, Ipv4Addr>(text, |addr| u128::from(u32::from(addr)));
@@ -40,7 +40,11 @@ fn prefix<A: Family, I: FromStr>(text: &str, number: impl Fn(I) -> u128) {
     let same = |prefix: Prefix<A>| (prefix.addr().to_u128(), prefix.len());
     assert_eq!(ours.ok().map(same), theirs, "{text:?} as a prefix of {} bits", A::BITS);
     if let Ok(prefix) = ours {
-        assert_eq!(prefix.to_string().parse(), Ok(prefix), "{text:?} does not go round");
+        assert_eq!(
+            prefix.to_string().parse(),
+            Ok(prefix),
+            "{text:?} differs when written and parsed again"
+        );
     }
 }
 
@@ -48,5 +52,5 @@ fn name<A: Family>(text: &str) {
     let Ok(choice) = Choice::parse::<A>(text) else { return };
     let name = choice.name::<A>();
     assert_eq!(Choice::parse::<A>(&name), Ok(choice), "{text:?} is {name:?}");
-    assert!(choice.suits::<A>(), "{text:?} is read for {} bits", A::BITS);
+    assert!(choice.suits::<A>(), "{text:?} is accepted for {} bits", A::BITS);
 }

@@ -1,8 +1,8 @@
-//! Packets out of their tunnel: opening matches a reference, and a packet put in comes out.
+//! Tunnels: decapsulation equals a reference, and an encapsulated packet is decapsulated unchanged.
 //!
 //! ```text
-//!   bytes ─► open ─► addresses, DSCP, place: as read by index; inner bytes: as before but for ECN
-//!   bytes as an inner packet ─► tunnel's header ─► open ─► the same bytes
+//!   bytes ─► decapsulate ─► addresses, DSCP, offset: as read by index; inner bytes: unchanged except ECN
+//!   bytes as an inner packet ─► tunnel header ─► decapsulate ─► the same bytes
 //! ```
 
 use gate::grantor::{DecapsulationError, decapsulate_with};
@@ -19,7 +19,7 @@ pub struct Tally {
     pub opened: u32,
     /// Inputs that were not.
     pub closed: u32,
-    /// Inner packets that went in and came out.
+    /// Inner packets that were encapsulated and decapsulated.
     pub round: u32,
 }
 
@@ -27,14 +27,14 @@ pub struct Tally {
 ///
 /// # Panics
 ///
-/// If something else comes out than was there.
+/// If a decapsulated packet differs.
 pub fn tunnels(input: &[u8], tally: &mut Tally) {
     let [choice, tos, packet @ ..] = input else { return };
     whole(packet, (choice & 1 != 0).then_some(PORT), tally);
     inner(packet, *choice, *tos, tally);
 }
 
-/// Opens the input itself.
+/// Decapsulates the input itself.
 fn whole(packet: &[u8], port: Option<u16>, tally: &mut Tally) {
     let mut bytes = packet.to_vec();
     let opened = match decapsulate_with(&mut bytes, port) {
@@ -42,7 +42,7 @@ fn whole(packet: &[u8], port: Option<u16>, tally: &mut Tally) {
         Err(closed) => {
             tally.closed += 1;
             if closed != DecapsulationError::Congested {
-                assert_eq!(bytes, packet, "refused, and changed");
+                assert_eq!(bytes, packet, "rejected, but changed");
             }
             return;
         }
@@ -83,7 +83,7 @@ fn whole(packet: &[u8], port: Option<u16>, tally: &mut Tally) {
         4 => bytes[inner + 1] & 3,
         _ => bytes[inner + 1] >> 4 & 3,
     };
-    // RFC 6040, figure 4, as it is printed there.
+    // RFC 6040, figure 4, as printed.
     let (before, outer) = (ecn(packet), tos & 3);
     let expected = match (before, outer) {
         (0, 3) => panic!("not capable, and congested: to be dropped"),
@@ -93,11 +93,11 @@ fn whole(packet: &[u8], port: Option<u16>, tally: &mut Tally) {
         (inner, _) => inner,
     };
     assert_eq!(ecn(&bytes), expected);
-    // A mark that the sender made itself is not from the path.
+    // A mark of the sender is not from the path.
     assert_eq!(opened.congested, outer == 3 && before != 3);
 }
 
-/// Puts the input into a tunnel and takes it out.
+/// Encapsulates the input and decapsulates it.
 fn inner(packet: &[u8], choice: u8, tos: u8, tally: &mut Tally) {
     let sound = ipv4::View::parse(packet).is_ok() || ipv6::View::parse(packet).is_ok();
     if !sound || packet.len() > 9000 {
@@ -114,6 +114,6 @@ fn inner(packet: &[u8], choice: u8, tos: u8, tally: &mut Tally) {
     header.emit(&mut bytes).expect("there is room, and the inner packet is sound");
     let opened = decapsulate_with(&mut bytes, Some(PORT)).expect("a sealed packet opens");
     assert_eq!((opened.offset, opened.end, opened.dscp), (header.len(), bytes.len(), tos >> 2));
-    assert_eq!(&bytes[opened.offset..opened.end], packet, "no mark was made on the way");
+    assert_eq!(&bytes[opened.offset..opened.end], packet, "no mark was made on the path");
     tally.round += 1;
 }
