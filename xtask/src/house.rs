@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn the_layers_are_held() {
         let breaches = |name, depends| layering(&workspace(name, depends));
-        assert!(breaches("fingerpost-router", "fingerpost-feed").is_empty());
+        assert!(breaches("fingerpost-control", "fingerpost-feed").is_empty());
         assert!(breaches("fingerpost-feed", "fingerpost-fib").is_empty());
         assert_eq!(
             breaches("fingerpost-fib", "fingerpost-wire"),
