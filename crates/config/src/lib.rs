@@ -71,6 +71,7 @@ mod feeds;
 mod logging;
 mod metrics;
 mod punt;
+mod reload;
 mod secret;
 mod text;
 mod time_span;
@@ -91,6 +92,7 @@ use datapath::{PuntRates, ReversePathFilter};
 pub use logging::{Level, LogSection};
 pub use metrics::{Metrics, MetricsSection, ProblemSink, is_host_name};
 pub use punt::PuntSection;
+pub use reload::{ChangedKeys, ReloadClass};
 pub use secret::read_secret;
 pub use time_span::TimeSpan;
 

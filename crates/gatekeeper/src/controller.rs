@@ -247,12 +247,12 @@ impl GateController {
     /// Reads the configuration, with a bundle over it.
     fn read(&self, bundle: Option<&Arc<Bundle>>) -> Result<Config, String> {
         let config = Config::load_over(&self.path, bundle).map_err(|error| error.to_string())?;
-        if config.fixed != self.fixed {
+        let keys = config.keys_needing_restart(&self.fixed);
+        if !keys.is_empty() {
             return Err(format!(
-                "{}: a setting outside of [[grantors]], [[policy]], [allow], [block], [[sender]], \
-                 [[program]], [decisions] and [rules] differs from the start: restart the gate to \
-                 apply it",
-                self.path.display()
+                "{}: {} cannot be changed while the gate runs: restart it, or restore the old value",
+                self.path.display(),
+                keys.join(", ")
             ));
         }
         Ok(config)

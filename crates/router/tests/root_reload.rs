@@ -152,11 +152,14 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
     let engine = format!("{THREE}\n[fib]\nengine = \"D18R\"");
     let cores = format!("{THREE}\n[workers]\ncores = [0, 1]");
     for (text, words) in [
-        (THREE.to_owned(), "added c1; workers replaced"),
-        (engine, "workers replaced"),
-        (TWO.to_owned(), "removed c1; workers replaced"),
-        (TWO.replace("\"b1\"", "\"b1\", mode = \"generic\""), "changed b1; workers replaced"),
-        (TWO.to_owned(), "changed b1; workers replaced"),
+        (THREE.to_owned(), "added c1; workers replaced (interface)"),
+        (engine, "workers replaced (fib.engine)"),
+        (TWO.to_owned(), "removed c1; workers replaced (interface, fib.engine)"),
+        (
+            TWO.replace("\"b1\"", "\"b1\", mode = \"generic\""),
+            "changed b1; workers replaced (interface.mode)",
+        ),
+        (TWO.to_owned(), "changed b1; workers replaced (interface.mode)"),
         (TWO.to_owned(), "nothing to change"),
     ] {
         let received = daemon.stats().received;
@@ -250,7 +253,7 @@ fn interface_made_again_is_taken_over_with_its_counters_without_and_with_a_reloa
     assert_eq!(changes.to_string(), "nothing to change");
     passes(&daemon);
     let changes = daemon.change(config(&TWO.replace("a1", "x1"))).expect("it is the router's");
-    assert_eq!(changes.to_string(), "added x1; removed a1; workers replaced");
+    assert_eq!(changes.to_string(), "added x1; removed a1; workers replaced (interface)");
     passes(&daemon);
     assert!(daemon.stop() && daemon.stats().balanced());
 }

@@ -40,7 +40,7 @@ use crate::kernel_sync::KernelSync;
 use crate::plane::{Plane, PlanePort};
 use crate::start::{StartError, Started, Unserved, open, open_one, present, wanted_queues};
 use crate::view::Seen;
-use config::{self, Config, ConfigError};
+use config::{self, ChangedKeys, Config, ConfigError, ReloadClass};
 use datapath::WantReceiver;
 
 /// How often it is asked whether rules have changed.
@@ -59,6 +59,10 @@ pub struct Reloaded {
     pub removed: Vec<String>,
     /// Interfaces of which something else has changed.
     pub changed: Vec<String>,
+    /// Keys whose new values the workers use without being replaced.
+    pub applied: Vec<&'static str>,
+    /// Keys whose new values need other workers.
+    pub replacing: Vec<&'static str>,
 }
 
 impl fmt::Display for Reloaded {
@@ -71,8 +75,13 @@ impl fmt::Display for Reloaded {
                 parts.push(format!("{what} {}", names.join(", ")));
             }
         }
-        if self.replaced {
-            parts.push("workers replaced".to_owned());
+        if !self.applied.is_empty() {
+            parts.push(format!("applied {}", self.applied.join(", ")));
+        }
+        match (self.replaced, &self.replacing[..]) {
+            (false, _) => {}
+            (true, []) => parts.push("workers replaced".to_owned()),
+            (true, keys) => parts.push(format!("workers replaced ({})", keys.join(", "))),
         }
         if parts.is_empty() {
             parts.push("nothing to change".to_owned());
@@ -108,7 +117,7 @@ impl fmt::Display for ReloadError {
             Self::Config(error) => error.fmt(f),
             Self::Fixed { keys } => write!(
                 f,
-                "{} cannot be changed in a router at work: restart it, or put the old value back",
+                "{} cannot be changed while the router runs: restart it, or restore the old value",
                 keys.join(", ")
             ),
             Self::Start(error) => error.fmt(f),
@@ -147,11 +156,12 @@ impl Daemon {
     ///
     /// As [`reload`](Self::reload).
     pub fn change(&mut self, config: Config) -> Result<Reloaded, ReloadError> {
-        let keys = fixed(&self.config, &config);
+        let changed = self.config.changed_keys(&config);
+        let keys = changed.of(ReloadClass::NeedsRestart);
         if !keys.is_empty() {
             return Err(ReloadError::Fixed { keys });
         }
-        let mut changes = compare(&self.config, &config);
+        let mut changes = compare(&self.config, &config, &changed);
         for name in self.stale(&config) {
             changes.replaced = true;
             if !changes.added.contains(&name) && !changes.changed.contains(&name) {
@@ -325,46 +335,25 @@ fn stays(interface: &Interface, wanted: &config::Interface, config: &Config) -> 
         && interface.is_attached()
 }
 
-/// Lists the keys of which a router at work keeps the value it was started with.
-fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
-    let path = |config: &Config| config.image.as_ref().map(|image| image.path.clone());
-    let each = [
-        ("control.socket", old.control != new.control),
-        ("feed.fpm", old.fpm != new.fpm),
-        ("image.path", path(old) != path(new)),
-        ("metrics", old.metrics != new.metrics),
-        ("log", old.log != new.log),
-    ];
-    each.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
-}
-
-/// Compares two configurations: what is different, and whether it takes other workers.
-fn compare(old: &Config, new: &Config) -> Reloaded {
+/// Compares two configurations: which interfaces differ, which keys, and whether other workers are
+/// needed.
+fn compare(old: &Config, new: &Config, keys: &ChangedKeys) -> Reloaded {
     let names = |config: &Config| -> Vec<String> {
         config.interfaces.iter().map(|interface| interface.name.clone()).collect()
     };
     let (before, after) = (names(old), names(new));
-    let mut told = Reloaded {
-        replaced: before != after
-            || old.cores != new.cores
-            || old.stall != new.stall
-            || old.engine_v4 != new.engine_v4
-            || old.engine_v6 != new.engine_v6
-            || old.punts != new.punts,
+    let has_changed = |interface: &&config::Interface| {
+        let old = old.interfaces.iter().find(|old| old.name == interface.name);
+        old.is_some_and(|old| old != *interface)
+    };
+    let changed = new.interfaces.iter().filter(has_changed);
+    let replacing = keys.of(ReloadClass::ReplacesWorkers);
+    Reloaded {
+        replaced: !replacing.is_empty(),
         added: after.iter().filter(|name| !before.contains(name)).cloned().collect(),
         removed: before.iter().filter(|name| !after.contains(name)).cloned().collect(),
-        changed: Vec::new(),
-    };
-    for interface in &new.interfaces {
-        let Some(was) = old.interfaces.iter().find(|was| was.name == interface.name) else {
-            continue;
-        };
-        if was != interface {
-            told.changed.push(interface.name.clone());
-            let config::Interface { sources, observe, .. } = *interface;
-            let alike = config::Interface { sources, observe, ..was.clone() };
-            told.replaced |= alike != *interface;
-        }
+        changed: changed.map(|interface| interface.name.clone()).collect(),
+        applied: keys.of(ReloadClass::Live),
+        replacing,
     }
-    told
 }

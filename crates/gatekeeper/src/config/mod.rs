@@ -92,6 +92,7 @@
 //! that are built from them.
 
 pub(crate) mod check;
+mod reload;
 mod text;
 
 use std::collections::BTreeSet;

@@ -41,6 +41,7 @@
 //! `[policy]` with `file` and `candidate`, all `[[list]]` and all `[[program]]`.
 
 mod check;
+mod reload;
 mod text;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,154 @@
+//! The reload class of each key, and the differences of two configurations.
+//!
+//! A comparison destructures the configuration exhaustively, so that a field that is added does not
+//! compile (`unused_variables` is an error in `cargo xtask check`, a missing field one of the compiler)
+//! before its class is stated.
+
+use super::{Config, ImageFile, Interface};
+
+/// The effect of a reload on a changed key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReloadClass {
+    /// The workers go on, and use the new value.
+    Live,
+    /// Other workers take the place of those at work.
+    ReplacesWorkers,
+    /// The reload is refused: only a restart changes the value.
+    NeedsRestart,
+}
+
+/// The keys whose values differ, with their classes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangedKeys(Vec<(&'static str, ReloadClass)>);
+
+impl ChangedKeys {
+    /// Adds a key if its value differs.
+    pub fn compare<T: PartialEq>(
+        &mut self,
+        key: &'static str,
+        class: ReloadClass,
+        old: &T,
+        new: &T,
+    ) {
+        if old != new && !self.0.iter().any(|(known, _)| *known == key) {
+            self.0.push((key, class));
+        }
+    }
+
+    /// Returns the keys of a class, in the order of the file's documentation.
+    pub fn of(&self, class: ReloadClass) -> Vec<&'static str> {
+        self.0.iter().filter(|(_, own)| *own == class).map(|(key, _)| *key).collect()
+    }
+}
+
+impl Config {
+    /// Compares the keys with those of another configuration. `interface` stands for added and removed
+    /// interfaces.
+    pub fn changed_keys(&self, new: &Self) -> ChangedKeys {
+        use ReloadClass::{Live, NeedsRestart, ReplacesWorkers};
+        let Self {
+            path: _,
+            interfaces,
+            next_hops,
+            files,
+            routes_v4,
+            routes_v6,
+            cores,
+            stall,
+            engine_v4,
+            engine_v6,
+            fpm,
+            control,
+            metrics,
+            log,
+            image,
+            punts,
+        } = self;
+        let mut changed = ChangedKeys::default();
+        let names = |of: &[Interface]| -> Vec<String> {
+            of.iter().map(|interface| interface.name.clone()).collect()
+        };
+        changed.compare("interface", ReplacesWorkers, &names(interfaces), &names(&new.interfaces));
+        for old in interfaces {
+            if let Some(new) = new.interfaces.iter().find(|new| new.name == old.name) {
+                old.compare(new, &mut changed);
+            }
+        }
+        // A router that follows the kernel has none of these.
+        changed.compare("nexthop", NeedsRestart, next_hops, &new.next_hops);
+        changed.compare("routes", NeedsRestart, files, &new.files);
+        changed.compare("route", NeedsRestart, routes_v4, &new.routes_v4);
+        changed.compare("route", NeedsRestart, routes_v6, &new.routes_v6);
+        changed.compare("workers.cores", ReplacesWorkers, cores, &new.cores);
+        changed.compare("workers.stall_timeout", ReplacesWorkers, stall, &new.stall);
+        changed.compare("fib.engine", ReplacesWorkers, engine_v4, &new.engine_v4);
+        changed.compare("fib.engine_v6", ReplacesWorkers, engine_v6, &new.engine_v6);
+        changed.compare("feed.fpm", NeedsRestart, fpm, &new.fpm);
+        changed.compare("control.socket", NeedsRestart, control, &new.control);
+        changed.compare("metrics", NeedsRestart, metrics, &new.metrics);
+        changed.compare("log.level", NeedsRestart, log, &new.log);
+        let split = |image: &Option<ImageFile>| {
+            image.clone().map(|ImageFile { path, every }| (path, every)).unzip()
+        };
+        let ((old_path, old_every), (new_path, new_every)) = (split(image), split(&new.image));
+        changed.compare("image.path", NeedsRestart, &old_path, &new_path);
+        changed.compare("image.interval", Live, &old_every, &new_every);
+        changed.compare("punt", ReplacesWorkers, punts, &new.punts);
+        changed
+    }
+}
+
+impl Interface {
+    /// Compares the keys of an interface that both configurations have.
+    fn compare(&self, new: &Self, changed: &mut ChangedKeys) {
+        use ReloadClass::{Live, ReplacesWorkers};
+        let Self { name: _, mode, queues, table, sources, observe, guard } = self;
+        changed.compare("interface.mode", ReplacesWorkers, mode, &new.mode);
+        changed.compare("interface.queues", ReplacesWorkers, queues, &new.queues);
+        changed.compare("interface.table", ReplacesWorkers, table, &new.table);
+        changed.compare("interface.rpf", Live, sources, &new.sources);
+        changed.compare("interface.observe", Live, observe, &new.observe);
+        // A gate's, from keys that its own comparison has.
+        changed.compare("front", ReplacesWorkers, guard, &new.guard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const FILE: &str = "[[interface]]\nname = 'a'\n[image]\npath = '/tmp/x'\n";
+
+    fn changed(text: &str) -> ChangedKeys {
+        let parse = |text| Config::parse(text, Path::new("run.toml")).unwrap();
+        parse(FILE).changed_keys(&parse(text))
+    }
+
+    #[test]
+    fn changed_key_has_its_class() {
+        use ReloadClass::{Live, NeedsRestart, ReplacesWorkers};
+        let in_interface = |line| FILE.replace("'a'\n", &format!("'a'\n{line}\n"));
+        let in_image = |line| format!("{FILE}{line}\n");
+        assert_eq!(changed(FILE), ChangedKeys::default());
+        for (text, class, key) in [
+            (in_interface("rpf = 'strict'"), Live, "interface.rpf"),
+            (in_interface("observe = true"), Live, "interface.observe"),
+            (in_interface("mode = 'generic'"), ReplacesWorkers, "interface.mode"),
+            (in_interface("table = 7"), ReplacesWorkers, "interface.table"),
+            (in_image("interval = '10s'"), Live, "image.interval"),
+            (in_image("[workers]\ncores = [0]"), ReplacesWorkers, "workers.cores"),
+            (in_image("[workers]\nstall_timeout = '2s'"), ReplacesWorkers, "workers.stall_timeout"),
+            (in_image("[control]\nsocket = '/run/x'"), NeedsRestart, "control.socket"),
+            (in_image("[metrics]\nlisten = '127.0.0.1:9'"), NeedsRestart, "metrics"),
+            (in_image("[log]\nlevel = 'warn'"), NeedsRestart, "log.level"),
+            (FILE.replace("/tmp/x", "/tmp/y"), NeedsRestart, "image.path"),
+            (format!("[[interface]]\nname = 'b'\n{FILE}"), ReplacesWorkers, "interface"),
+        ] {
+            let changed = changed(&text);
+            assert_eq!(changed.0, [(key, class)], "{text}");
+            assert_eq!(changed.of(class), [key]);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The keys that a reload of a grantor cannot change.
+//!
+//! The policy, the candidate, the lists and the programs are live: a reload applies them. All other keys
+//! hold as long as the grantor runs. The comparison destructures, so that a new setting does not compile
+//! before its key is stated here.
+
+use config::{ChangedKeys, ReloadClass};
+
+use super::{Config, Fixed};
+
+impl Config {
+    /// Lists the keys whose values differ and that only a restart changes.
+    pub(crate) fn keys_needing_restart(&self, running: &Fixed) -> Vec<&'static str> {
+        // Live: policies, lists, programs, of the file or of its bundle. `[decisions]` stays as it was at
+        // the start: a sender's sequence numbers are its session's.
+        let Self { path: _, fixed, policies: _, lists: _, version: _, programs: _, bundle: _ } =
+            self;
+        running.changed_keys(fixed).of(ReloadClass::NeedsRestart)
+    }
+}
+
+impl Fixed {
+    fn changed_keys(&self, new: &Self) -> ChangedKeys {
+        let Self {
+            interfaces,
+            ends,
+            gates,
+            port,
+            tunnels,
+            sealed,
+            limits,
+            fragments,
+            record,
+            cores,
+            stall,
+            control,
+            metrics,
+            log,
+            punts,
+            distribution,
+        } = self;
+        let mut changed = ChangedKeys::default();
+        compare("interfaces", interfaces, &new.interfaces, &mut changed);
+        compare("tunnel.addresses", ends, &new.ends, &mut changed);
+        compare("tunnel.gates", gates, &new.gates, &mut changed);
+        compare("tunnel.udp_port", port, &new.port, &mut changed);
+        compare("tunnel.interfaces", tunnels, &new.tunnels, &mut changed);
+        compare("tunnel.authentication", sealed, &new.sealed, &mut changed);
+        let key = "policy.max_instructions, policy.max_memory_mib or policy.fallback";
+        compare(key, limits, &new.limits, &mut changed);
+        compare("policy.fragments", fragments, &new.fragments, &mut changed);
+        let key = "policy.record_file or policy.max_record_mib";
+        compare(key, record, &new.record, &mut changed);
+        compare("workers.cores", cores, &new.cores, &mut changed);
+        compare("workers.stall_timeout", stall, &new.stall, &mut changed);
+        compare("control.socket", control, &new.control, &mut changed);
+        compare("metrics", metrics, &new.metrics, &mut changed);
+        compare("log.level", log, &new.log, &mut changed);
+        compare("punt", punts, &new.punts, &mut changed);
+        compare("distribution", distribution, &new.distribution, &mut changed);
+        changed
+    }
+}
+
+fn compare<T: PartialEq>(key: &'static str, old: &T, new: &T, changed: &mut ChangedKeys) {
+    changed.compare(key, ReloadClass::NeedsRestart, old, new);
+}
