@@ -21,8 +21,8 @@ function svg(tag, attributes = {}, ...children) {
 /** Puts rows into the body of a table: the first cell is the head of its row, one of
     [text, class] has that class; where there are none, `none` says so. */
 export function fill(body, rows, none = "nothing") {
-  const cell = (it, at) => {
-    const [what, style] = Array.isArray(it) ? it : [it, ""];
+  const cell = (entry, at) => {
+    const [what, style] = Array.isArray(entry) ? entry : [entry, ""];
     const attributes = at === 0 ? { scope: "row", class: "text" } : style ? { class: style } : {};
     return make(at === 0 ? "th" : "td", attributes, what);
   };
@@ -81,7 +81,7 @@ export class Plot {
     });
     this.legend.replaceChildren(...keys);
     this.paint(seen, shown, from, to, attacks);
-    if (this.details.open) this.tell(seen, shown, from, to);
+    if (this.details.open) this.describe(seen, shown, from, to);
     const highest = shown.map(({ name, values }) => `${name} at most ${rough(values.reduce((a, b) => Math.max(a, b), 0))}`);
     this.picture.setAttribute("aria-label", `${this.title}, ${clock(from)} to ${clock(to)}: ${highest.join(", ")} ${this.unit}`);
   }
@@ -115,7 +115,7 @@ export class Plot {
   }
 
   /** The same in at most thirty rows, the newest first; each has the mean of its time. */
-  tell(times, lines, from, to) {
+  describe(times, lines, from, to) {
     this.head.replaceChildren(...["until", ...lines.map((line) => line.name)].map((name) => make("th", { scope: "col" }, name)));
     const size = Math.ceil((to - from) / 30);
     const rows = new Map();
@@ -127,7 +127,7 @@ export class Plot {
       row.many += 1;
       row.time = time;
     });
-    const newest = [...rows.entries()].sort((a, b) => a[0] - b[0]).map((it) => it[1]);
+    const newest = [...rows.entries()].sort((a, b) => a[0] - b[0]).map((entry) => entry[1]);
     fill(this.body, newest.map(({ time, sums, many }) => [clock(time), ...sums.map((sum) => rough(sum / many))]));
   }
 }

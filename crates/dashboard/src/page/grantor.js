@@ -1,4 +1,4 @@
-// What an operator of a grantor wants to see: what asks, what the policy says, and who hears of it.
+// The grantor's part of the page: requests, decisions of the policy, gates.
 import { fill, tile } from "./draw.js";
 import { count, lasting, rough } from "./words.js";
 
@@ -14,7 +14,7 @@ const FAILURES = {
 
 const failures = (history) => Object.keys(FAILURES).reduce((sum, name) => sum + history.rate(`policy.${name}`), 0);
 
-/** The lines of each plot: what asks and what is said of it. */
+/** The lines of each plot: requests and decisions. */
 export function picturesOfGrantor(grantor, history) {
   const rates = (name, column) => ({ name, values: history.rates(column) });
   const all = [
@@ -57,7 +57,7 @@ export function showGrantor({ grantor, programs }, history) {
       count(value),
     ]);
   };
-  fill(by("decided"), rows("policy", policy, FAILURES), "nobody has asked");
+  fill(by("decided"), rows("policy", policy, FAILURES), "no requests yet");
   fill(by("sent-decisions"), rows("decisions", decisions), "nothing was sent");
   const now = failures(history);
   by("failures").hidden = now === 0;
@@ -72,7 +72,7 @@ export function showGrantor({ grantor, programs }, history) {
     ["last error", [grantor.last_error ?? "none", "text"]],
     ...(grantor.record_failed ? [["not recorded", [grantor.record_failed, "text"]]] : []),
   ]);
-  const of = (gate) => (programs ?? []).filter((it) => it.gate === gate).map((it) => `${it.number} ${it.name ?? ""} ${it.state.replace("_", " ")}`);
-  const heard = (it) => (it.heard_ago === undefined ? "never" : it.heard_ago < 3 ? "now" : `${lasting(it.heard_ago)} ago`);
-  fill(by("gates"), grantor.gates.map((it) => [it.gate, heard(it), [of(it.gate).join(", ") || "–", "text"]]), "none");
+  const of = (gate) => (programs ?? []).filter((entry) => entry.gate === gate).map((entry) => `${entry.number} ${entry.name ?? ""} ${entry.state.replace("_", " ")}`);
+  const heard = (entry) => (entry.heard_ago === undefined ? "never" : entry.heard_ago < 3 ? "now" : `${lasting(entry.heard_ago)} ago`);
+  fill(by("gates"), grantor.gates.map((entry) => [entry.gate, heard(entry), [of(entry.gate).join(", ") || "–", "text"]]), "none");
 }

@@ -1,4 +1,4 @@
-// The page: asks once a second, and shows what it was told and how old that is.
+// The page: requests the status once a second, and shows it with its age.
 import { Plot, bar, fill, tile } from "./draw.js";
 import { picturesOfGrantor, showGrantor, tilesOfGrantor } from "./grantor.js";
 import { showCandidate, showDistribution, showPolicies } from "./policy.js";
@@ -7,8 +7,8 @@ import { clock, count, lasting, moment, percent, reason, rough } from "./words.j
 
 const by = (id) => document.getElementById(id);
 const history = new History();
-/** What was told last, by what was asked; nothing where it is not answered. */
-const told = {};
+/** The last answers, by request; a request without an answer has none. */
+const answers = {};
 let range = 900;
 let began = null;
 let heard = null;
@@ -17,7 +17,7 @@ let lost = null;
 let behind = 0;
 
 const plots = new Map();
-/** What each kind of process is asked every second; and what of it is one thing, and not a list. */
+/** The requests of each role every second, and those whose answer is one item instead of a list. */
 const OFTEN = { gate: ["gate", "counters", "attacks", "destinations"], grantor: ["grantor", "programs", "counters"], router: ["counters"] };
 const ALONE = new Set(["gate", "grantor", "counters", "distribution"]);
 
@@ -25,7 +25,7 @@ const ALONE = new Set(["gate", "grantor", "counters", "distribution"]);
 function pictures() {
   const rates = (name, column, times = 1) => ({ name, values: history.rates(column, times) });
   const levels = (name, column) => ({ name, values: history.levels(column) });
-  const gate = told.about.role === "gate";
+  const gate = answers.about.role === "gate";
   const all = [
     ["Packets a second", "a second", gate
       ? [rates("at the front", "packets.received"), rates("granted", "packets.granted"), rates("dropped", "dropped"), rates("requests", "packets.request")]
@@ -35,7 +35,7 @@ function pictures() {
       ? [rates("at the front", "bytes.received", 8), rates("granted", "bytes.granted", 8), rates("declined", "bytes.declined", 8), rates("requests", "bytes.request", 8)]
       : [rates("received", "received_bytes", 8), rates("sent", "sent_bytes", 8)]],
   ];
-  if (told.grantor) return [...picturesOfGrantor(told.grantor, history), ...all];
+  if (answers.grantor) return [...picturesOfGrantor(answers.grantor, history), ...all];
   if (gate) {
     all.push(["Flows, by state", "flows", [levels("requests", "table.requests"), levels("granted", "table.granted"), levels("declined", "table.declined"), levels("by a program", "table.running")]]);
   }
@@ -47,7 +47,7 @@ function drawPlots() {
   if (to === undefined) return;
   const all = pictures();
   // A candidate that is gone has no plot any more.
-  for (const [title, plot] of plots) plot.figure.hidden = !all.some((it) => it[0] === title);
+  for (const [title, plot] of plots) plot.figure.hidden = !all.some((entry) => entry[0] === title);
   for (const [title, unit, lines] of all) {
     if (!plots.has(title)) {
       const plot = new Plot(title, unit);
@@ -55,12 +55,12 @@ function drawPlots() {
       plots.set(title, plot);
       by("plots").append(plot.figure);
     }
-    plots.get(title).draw({ times: history.times, lines, from: to - range, to, attacks: told.attacks || [] });
+    plots.get(title).draw({ times: history.times, lines, from: to - range, to, attacks: answers.attacks || [] });
   }
 }
 
 function showTiles() {
-  const { counters, gate } = told;
+  const { counters, gate } = answers;
   const dropped = history.most("dropped.").map((name) => [name.slice(8), history.rate(name)]).sort((a, b) => b[1] - a[1]);
   const most = dropped.length && dropped[0][1] > 0 ? `most: ${dropped[0][0]}` : "nothing";
   const bits = (name) => rough(history.rate(name, 8), "bit/s");
@@ -77,7 +77,7 @@ function showTiles() {
       tile("flow table", percent(load), `${count(gate.table.flows)} of ${count(gate.table.capacity)}`),
     );
   } else {
-    if (told.grantor) tiles.push(...tilesOfGrantor(told.grantor, history));
+    if (answers.grantor) tiles.push(...tilesOfGrantor(answers.grantor, history));
     tiles.push(
       tile("received, packets/s", rough(history.rate("received")), bits("received_bytes")),
       tile("sent, packets/s", rough(history.rate("sent")), bits("sent_bytes")),
@@ -90,7 +90,7 @@ function showTiles() {
 }
 
 function showHead() {
-  const { about, gate, grantor, distribution } = told;
+  const { about, gate, grantor, distribution } = answers;
   const names = { gate: "Gate", grantor: "Grantor", router: "Router" };
   const title = gate ? `Gate ${gate.front} → ${gate.back}` : names[about.role] || "Fingerpost";
   by("name").textContent = title;
@@ -99,11 +99,11 @@ function showHead() {
   if (grantor) words.push(`policy sha256 ${grantor.digest.slice(0, 12)}`);
   if (distribution) words.push(distribution.version ? `bundle ${distribution.version}` : "no bundle");
   by("what").textContent = words.join(" · ");
-  const on = (told.attacks || []).some((it) => it.ended === null);
+  const on = (answers.attacks || []).some((entry) => entry.ended === null);
   document.title = (lost ? "✕ no contact: " : on ? "⚠ attack: " : "") + title;
   const there = { gate, grantor, distribution, candidate: (gate || grantor)?.candidate };
-  for (const [name, it] of Object.entries(there)) {
-    for (const part of document.querySelectorAll(`section.${name}, div.${name}`)) part.hidden = !it;
+  for (const [name, entry] of Object.entries(there)) {
+    for (const part of document.querySelectorAll(`section.${name}, div.${name}`)) part.hidden = !entry;
   }
 }
 
@@ -118,31 +118,31 @@ function mostOf(dropped) {
 }
 
 function showAttacks() {
-  const { about, attacks } = told;
+  const { about, attacks } = answers;
   if (!attacks) return;
   const { packets, share, begin, within, quiet } = about.rule;
   by("rule").textContent =
     `A second counts in which the gate drops at least ${packets} packets, and one in ${share} of all that came. ` +
     `${begin} of these in ${within} seconds are the beginning of an attack; ${quiet} seconds without one are its end.`;
   const sum = (dropped) => Object.values(dropped).reduce((all, value) => all + value, 0);
-  const row = (it) => [
-    moment(it.began),
-    it.ended === null ? "goes on" : moment(it.ended),
-    lasting((it.ended ?? about.now) - it.began),
-    rough(it.dropped_peak, "/s"),
-    rough(it.received_peak, "/s"),
-    count(sum(it.dropped)),
-    [`${mostOf(it.dropped)}: ${reason(mostOf(it.dropped))}`, "text"],
+  const row = (entry) => [
+    moment(entry.began),
+    entry.ended === null ? "goes on" : moment(entry.ended),
+    lasting((entry.ended ?? about.now) - entry.began),
+    rough(entry.dropped_peak, "/s"),
+    rough(entry.received_peak, "/s"),
+    count(sum(entry.dropped)),
+    [`${mostOf(entry.dropped)}: ${reason(mostOf(entry.dropped))}`, "text"],
   ];
   fill(by("attacks"), attacks.map(row).reverse(), "none so far");
-  const now = attacks.find((it) => it.ended === null);
+  const now = attacks.find((entry) => entry.ended === null);
   by("attack").hidden = !now;
   const words = now ? `Attack since ${moment(now.began)}: up to ${rough(now.dropped_peak)} packets a second dropped, most of them ${mostOf(now.dropped)}.` : "";
   say("attack", words);
 }
 
 function showLink() {
-  const { gate } = told;
+  const { gate } = answers;
   const row = (name, column, may, limit, dropped) => {
     const bits = history.rate(column, 8);
     const part = bits / gate.bandwidth;
@@ -160,7 +160,7 @@ function showLink() {
 }
 
 function showTop() {
-  const { destinations } = told;
+  const { destinations } = answers;
   if (!destinations) return;
   const { seconds, samples, every } = destinations;
   const early = history.rate("packets.xdp_dropped");
@@ -169,16 +169,16 @@ function showTop() {
     (every > 1 ? `estimated from ${count(samples)} samples, one packet in ${count(every)} or more.` : `every packet, ${count(samples)} of them.`) +
     (early > 0 ? ` Without ${rough(early)} packets a second of declined flows and blocked sources, which the kernel drops before anybody sees where they go.` : "") +
     " Requests are counted before the lowest of them lose their places.";
-  const rows = destinations.destinations.map((it) => [
-    it.destination, rough(it.packets), percent(it.share), rough(it.requests), rough(it.granted), rough(it.passed), rough(it.dropped), rough(it.bits), it.error > 0 ? "±" + percent(it.error) : "none",
+  const rows = destinations.destinations.map((entry) => [
+    entry.destination, rough(entry.packets), percent(entry.share), rough(entry.requests), rough(entry.granted), rough(entry.passed), rough(entry.dropped), rough(entry.bits), entry.error > 0 ? "±" + percent(entry.error) : "none",
   ]);
   fill(by("top"), rows, "no packets");
 }
 
 function showPolicy() {
-  const { gate } = told;
+  const { gate } = answers;
   const silent = gate.silent || [];
-  const address = (it) => (silent.includes(it) ? `${it} (silent)` : it);
+  const address = (entry) => (silent.includes(entry) ? `${entry} (silent)` : entry);
   by("silent").hidden = silent.length === 0;
   say("silent", silent.length ? `Silent, and without flows: ${silent.length} of ${gate.grantors.length} grantors (${silent.join(", ")}).` : "");
   fill(by("policy"), [
@@ -189,14 +189,14 @@ function showPolicy() {
     ["grantors", [gate.grantors.map(address).join(", "), "text"]],
   ]);
   const named = (name) => `decisions.${name}`;
-  const rows = Object.entries(gate.decisions).filter((it) => it[1] > 0);
+  const rows = Object.entries(gate.decisions).filter((entry) => entry[1] > 0);
   fill(by("decisions"), rows.map(([name, value]) => [name.replace(/_/g, " "), history.columns.has(named(name)) ? rough(history.rate(named(name))) : "", count(value)]));
 }
 
 function showEnds() {
-  const { counters, gate } = told;
+  const { counters, gate } = answers;
   if (counters) {
-    const some = (of, kind) => Object.entries(of).filter((it) => it[1] > 0).map(([name, value]) => [`${kind}${name}: ${reason(name)}`, history.columns.has(`dropped.${name}`) ? rough(history.rate(`dropped.${name}`)) : "", count(value)]);
+    const some = (of, kind) => Object.entries(of).filter((entry) => entry[1] > 0).map(([name, value]) => [`${kind}${name}: ${reason(name)}`, history.columns.has(`dropped.${name}`) ? rough(history.rate(`dropped.${name}`)) : "", count(value)]);
     fill(by("ends"), [
       ["received", rough(history.rate("received")), count(counters.received)],
       ...(counters.originated ? [["originated: answers of the gate's own", "", count(counters.originated)]] : []),
@@ -206,18 +206,18 @@ function showEnds() {
     ]);
   }
   if (gate) {
-    const rows = Object.entries(gate.packets).filter((it) => it[1] > 0);
+    const rows = Object.entries(gate.packets).filter((entry) => entry[1] > 0);
     fill(by("verdicts"), rows.map(([name, value]) => [name, rough(history.rate(`packets.${name}`)), count(value), name in gate.bytes ? count(gate.bytes[name]) : ""]));
   }
 }
 
 function showRouter() {
-  const { workers, interfaces, fib, feeds } = told;
+  const { workers, interfaces, fib, feeds } = answers;
   const sum = (of) => Object.values(of).reduce((all, value) => all + value, 0);
-  if (workers) fill(by("workers"), workers.map(({ worker, counters: it }) => [String(worker), count(it.received), count(it.sent), count(sum(it.punted)), count(sum(it.dropped))]));
-  if (interfaces) fill(by("interfaces"), interfaces.map((it) => [it.name, [it.up ? "up" : "DOWN", "text"], [it.observe ? "observed" : it.mode, "text"], count(it.mtu), count(it.steered.taken || 0)]));
-  if (fib) fill(by("fib"), fib.map((it) => [`${it.table} ${it.family}`, count(it.routes), [it.engine, "text"], rough(it.bytes, "B"), count(it.generation), [it.full || "none", "text"]]));
-  if (feeds) fill(by("feeds"), feeds.map((it) => [it.name, count(it.messages), count(it.overruns), count(it.resynchronizations), count(it.errors), [it.last_error || "none", "text"]]));
+  if (workers) fill(by("workers"), workers.map(({ worker, counters: entry }) => [String(worker), count(entry.received), count(entry.sent), count(sum(entry.punted)), count(sum(entry.dropped))]));
+  if (interfaces) fill(by("interfaces"), interfaces.map((entry) => [entry.name, [entry.up ? "up" : "DOWN", "text"], [entry.observe ? "observed" : entry.mode, "text"], count(entry.mtu), count(entry.steered.taken || 0)]));
+  if (fib) fill(by("fib"), fib.map((entry) => [`${entry.table} ${entry.family}`, count(entry.routes), [entry.engine, "text"], rough(entry.bytes, "B"), count(entry.generation), [entry.full || "none", "text"]]));
+  if (feeds) fill(by("feeds"), feeds.map((entry) => [entry.name, count(entry.messages), count(entry.overruns), count(entry.resynchronizations), count(entry.errors), [entry.last_error || "none", "text"]]));
 }
 
 function show() {
@@ -225,15 +225,15 @@ function show() {
   showTiles();
   drawPlots();
   showAttacks();
-  if (told.gate) {
+  if (answers.gate) {
     showLink();
     showTop();
     showPolicy();
-    showPolicies(told.gate, told.about);
+    showPolicies(answers.gate, answers.about);
   }
-  if (told.grantor) showGrantor(told, history);
-  showCandidate(told.gate || told.grantor || {});
-  if (told.distribution) showDistribution(told.distribution);
+  if (answers.grantor) showGrantor(answers, history);
+  showCandidate(answers.gate || answers.grantor || {});
+  if (answers.distribution) showDistribution(answers.distribution);
   showEnds();
   showRouter();
 }
@@ -244,7 +244,7 @@ async function also(names) {
   await Promise.all(names.map(async (name) => {
     try {
       const answer = await ask(name);
-      told[name] = ALONE.has(name) ? answer[0] : answer;
+      answers[name] = ALONE.has(name) ? answer[0] : answer;
     } catch (error) {
       troubles.push(`${name}: ${error.message}`);
     }
@@ -257,8 +257,8 @@ function connected() {
   lost = null;
   heard = Date.now() / 1000;
   document.body.classList.remove("is-lost");
-  const age = told.about.now - (history.times[history.times.length - 1] ?? told.about.now);
-  by("contact").textContent = age > 5 ? `answers, but nobody counts for ${lasting(age)}` : `live, ${clock(told.about.now - behind)}`;
+  const age = answers.about.now - (history.times[history.times.length - 1] ?? answers.about.now);
+  by("contact").textContent = age > 5 ? `answers, but the recorder stands still for ${lasting(age)}` : `live, ${clock(answers.about.now - behind)}`;
 }
 
 function disconnected(error) {
@@ -268,7 +268,7 @@ function disconnected(error) {
   by("lost").hidden = false;
   const since = heard ? `What is shown is of ${clock(heard)}, and ${lasting(Date.now() / 1000 - heard)} old.` : "Nothing was heard so far.";
   by("lost").textContent = `No contact (${error.message}). ${since} It is tried again every second.`;
-  if (told.about) showHead();
+  if (answers.about) showHead();
 }
 
 async function look(turn) {
@@ -277,13 +277,13 @@ async function look(turn) {
   if (about.began !== began) {
     began = about.began;
     history.forget();
-    for (const name of Object.keys(told)) delete told[name];
+    for (const name of Object.keys(answers)) delete answers[name];
   }
-  told.about = about;
+  answers.about = about;
   behind = about.now - Date.now() / 1000;
   history.add(await ask(`history?since=${history.last}`), about.history);
   const often = [...OFTEN[about.role], ...(about.distribution ? ["distribution"] : [])];
-  const seldom = turn % 5 === 0 || !told.fib ? ["workers", "interfaces", "fib", "feeds"] : [];
+  const seldom = turn % 5 === 0 || !answers.fib ? ["workers", "interfaces", "fib", "feeds"] : [];
   const troubles = await also([...often, ...seldom]);
   connected();
   by("router-trouble").hidden = troubles.length === 0;

@@ -18,13 +18,13 @@ const REST = {
 
 /** Fills what became of packets by the rule that decided, those with most packets now first. */
 export function showPolicies({ policies }, { now, began }) {
-  const sum = (it) => Object.values(it).reduce((all, value) => all + value, 0);
-  const all = policies.map((it) => ({ ...it, sum: sum(it.packets) }));
+  const sum = (entry) => Object.values(entry).reduce((all, value) => all + value, 0);
+  const all = policies.map((entry) => ({ ...entry, sum: sum(entry.packets) }));
   looks = looks.filter((look) => look.began === began && look.now < now && look.now > now - 6);
-  looks.push({ now, began, sums: new Map(all.map((it) => [it.policy, it.sum])) });
+  looks.push({ now, began, sums: new Map(all.map((entry) => [entry.policy, entry.sum])) });
   const [first] = looks;
-  const rate = (it) => (now > first.now ? Math.max(0, it.sum - (first.sums.get(it.policy) ?? it.sum)) / (now - first.now) : 0);
-  const used = all.filter((it) => it.sum > 0 || !(it.policy in REST)).map((it) => ({ ...it, rate: rate(it) }));
+  const rate = (entry) => (now > first.now ? Math.max(0, entry.sum - (first.sums.get(entry.policy) ?? entry.sum)) / (now - first.now) : 0);
+  const used = all.filter((entry) => entry.sum > 0 || !(entry.policy in REST)).map((entry) => ({ ...entry, rate: rate(entry) }));
   used.sort((a, b) => b.rate - a.rate || b.sum - a.sum);
   const row = ({ policy, action, line, packets, bytes, rate: many }) => [
     policy, [(action ?? REST[policy] ?? "") + (line ? ` (line ${line})` : ""), "text"], rough(many),
@@ -46,7 +46,7 @@ export function showCandidate({ candidate: shadow }) {
   if (!shadow) return;
   const ofGate = Array.isArray(shadow.changes);
   const pairs = ofGate
-    ? shadow.changes.map((it) => [it.policy, it.candidate, it.packets])
+    ? shadow.changes.map((entry) => [entry.policy, entry.candidate, entry.packets])
     : Object.entries(shadow.changes).map(([name, value]) => [...name.split("_"), value]).sort((a, b) => b[2] - a[2]);
   const sum = pairs.reduce((all, pair) => all + pair[2], 0);
   by("compared").textContent = ofGate
@@ -54,35 +54,35 @@ export function showCandidate({ candidate: shadow }) {
     : `Of ${count(shadow.requests)} requests it would decide ${count(sum)} otherwise, and failed ${count(shadow.failed)} times. It decides of nothing.`;
   by("changed-what").textContent = ofGate ? "packets" : "requests";
   fill(by("changes"), pairs.map(([was, will, many]) => [was, [will, "text"], count(many)]), "nothing would be otherwise");
-  const flow = (it) => [it.source, [it.destination, "text"], [outcome(it.policy), "text"], [outcome(it.candidate), "text"], count(it.packets ?? it.requests)];
+  const flow = (entry) => [entry.source, [entry.destination, "text"], [outcome(entry.policy), "text"], [outcome(entry.candidate), "text"], count(entry.packets ?? entry.requests)];
   fill(by("changed"), shadow.flows.slice(0, MOST).map(flow), "none");
 }
 
 const STATES = {
   local: "no bundle is in force: the file's own policy is",
   waiting: "a version is offered, and tried by others first",
-  canary: "on trial, and one of the first to try it",
+  canary: "on trial, and one of the first to try entry",
   trial: "on trial",
   confirmed: "in force, its trial is over",
   rolled_back: "taken back to the version before",
 };
 
 /** Fills how it stands with bundles. */
-export function showDistribution(it) {
-  const state = `${it.state.replace("_", " ")}: ${STATES[it.state] ?? ""}`;
-  const left = it.remaining_seconds === undefined ? "" : `, ${lasting(it.remaining_seconds)} left`;
+export function showDistribution(entry) {
+  const state = `${entry.state.replace("_", " ")}: ${STATES[entry.state] ?? ""}`;
+  const left = entry.remaining_seconds === undefined ? "" : `, ${lasting(entry.remaining_seconds)} left`;
   fill(by("bundle"), [
-    ["version in force", [it.version === undefined ? "none" : String(it.version), "text"]],
+    ["version in force", [entry.version === undefined ? "none" : String(entry.version), "text"]],
     ["state", [state + left, "text"]],
-    ["why", [it.reason ?? "–", "text"]],
-    ["offered", [it.offered === undefined ? "nothing else" : String(it.offered), "text"]],
-    ["can go back to", [it.previous.join(", ") || "none", "text"]],
-    ["the highest so far", [String(it.floor), "text"]],
-    ["this member", [it.name, "text"]],
-    ["from", [it.source, "text"]],
+    ["why", [entry.reason ?? "–", "text"]],
+    ["offered", [entry.offered === undefined ? "nothing else" : String(entry.offered), "text"]],
+    ["can go back to", [entry.previous.join(", ") || "none", "text"]],
+    ["the highest so far", [String(entry.floor), "text"]],
+    ["this member", [entry.name, "text"]],
+    ["from", [entry.source, "text"]],
   ]);
-  const refused = Object.entries(it.refused).reverse();
+  const refused = Object.entries(entry.refused).reverse();
   fill(by("refused"), refused.map(([version, why]) => [version, [why, "text"]]), "none");
-  by("bundle-trouble").hidden = !it.last_error;
-  if (by("bundle-trouble").textContent !== (it.last_error ?? "")) by("bundle-trouble").textContent = it.last_error ?? "";
+  by("bundle-trouble").hidden = !entry.last_error;
+  if (by("bundle-trouble").textContent !== (entry.last_error ?? "")) by("bundle-trouble").textContent = entry.last_error ?? "";
 }

@@ -59,7 +59,7 @@ export class History {
   most(begin) {
     const sum = (name) => this.levels(name).reduce((all, value) => all + value, 0);
     const names = [...this.columns.keys()].filter((name) => name.startsWith(begin));
-    const sums = names.map((name) => [name, sum(name)]).filter((it) => it[1] > 0);
-    return sums.sort((a, b) => b[1] - a[1]).map((it) => it[0]);
+    const sums = names.map((name) => [name, sum(name)]).filter((entry) => entry[1] > 0);
+    return sums.sort((a, b) => b[1] - a[1]).map((entry) => entry[0]);
   }
 }
