@@ -238,7 +238,7 @@ struct RequestIntake {
     counters: FragmentCounters,
 }
 
-/// GrantorCounters fragments that were decided together.
+/// Counts fragments that were decided together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FragmentCounters {
     /// The number of fragments.
