@@ -32,6 +32,7 @@ mod cycles;
 mod fuzz;
 mod house;
 mod language;
+mod matrix;
 mod metadata;
 mod needs;
 mod neon;
@@ -91,6 +92,9 @@ enum Verb {
         #[arg(long, value_name = "NAME,...")]
         engines: Option<String>,
     },
+    /// Builds without std, of each package by itself, by the oldest supported Rust, for 32 bits, for
+    /// AArch64, and by Miri, as far as the toolchains are installed
+    Matrix,
     /// The library built for AArch64 and tested under emulation: its kernels and their twins
     Neon,
     /// All engines and parsers against their references on inputs that libFuzzer generates
@@ -131,6 +135,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Tsan => sanitizers::thread()?,
         Verb::Asan => sanitizers::address()?,
         Verb::Exhaustive { engines } => plan::exhaustive(engines.as_deref()),
+        Verb::Matrix => matrix::steps()?,
         Verb::Neon => neon::steps()?,
         Verb::Fuzz(arguments) => fuzz::steps(&arguments)?,
         Verb::Bench { arguments } => return plan::bench(&arguments),
