@@ -1,4 +1,4 @@
-//! Adjacencies: what the hops of the tables mean at this moment.
+//! Adjacencies: the port, MAC addresses and MTU that each hop of the tables stands for.
 //!
 //! ```text
 //!   0        6        12     14    16
@@ -7,32 +7,33 @@
 //!   +--------+--------+------+-----+
 //! ```
 //!
-//! A table says "hop 7"; what that is, a port and two MACs, stands here, the MACs in
-//! the order in which they stand in a frame. Neighbors, links and addresses change
-//! more often than it would be good to touch a table for, so the two are published
-//! apart: `fib::Publisher<Adjacencies>` by whoever follows the neighbors, one copy of
-//! the list a publication, and a reader in every worker.
+//! A table maps an address to a hop, such as hop 7. The adjacency of that hop holds a port and two
+//! MAC addresses, in the order in which they occur in a frame. Neighbors, links and addresses
+//! change too often to update a table each time, so adjacencies are published separately: the
+//! control plane has a `fib::Publisher<Adjacencies>` and copies the list for each publication;
+//! every worker has a reader.
 //!
-//! A hop may also stand for a group of hops (`group.rs`). Which of them depends on the
-//! packet's flow, so [`Adjacencies::resolve`] is given the packet; it looks into it only
-//! where the hop is a group. The buckets name hops and not adjacencies: a neighbor that
-//! is in many groups changes in one place.
+//! A hop may also stand for a group of hops (`group.rs`). The member depends on the packet's flow,
+//! so [`Adjacencies::resolve`] takes a function that hashes the packet, and calls it only if the
+//! hop is a group. Buckets hold hops and not adjacencies, so a neighbor that is in many groups
+//! changes in one place.
 //!
-//! **Order.** A worker takes the table first and the adjacencies after it, once a
-//! batch, and uses no hop of a table beyond that batch. Hence
+//! **Order of publication.** A worker takes the table first and the adjacencies after it, once a
+//! batch, and uses no hop of a table beyond that batch. Hence the control plane publishes
 //!
-//! 1. a new hop: publish adjacencies that know it, then the table that uses it;
-//! 2. another meaning of the same next hop (its MAC, its link): publish it at once;
-//! 3. a hop for another next hop: publish the tables without it, all that had it, and
-//!    wait until every reader has left what was before (`Updater::passed`); then publish
-//!    the new meaning, and then go on as in 1.
+//! 1. for a new hop: adjacencies that contain it, then the table that uses it;
+//! 2. for a change of the same next hop (its MAC address, its link): the new adjacency, at once;
+//! 3. for a hop that is assigned to another next hop: all tables without that hop; then it waits
+//!    until every reader has left the earlier tables (`Updater::passed`), publishes the new
+//!    adjacency, and continues as in 1.
 //!
-//! That the *adjacencies* of before have come back says nothing: a reader announces what
-//! it has and then loads what there is, so a worker may have told of these, have the
-//! older table in hand, and be given the next ones. (`tests/neighbors.rs` does 3 while
-//! packets pass; by the adjacencies it fails within a second.)
+//! It is not sufficient to wait for the return of the earlier *adjacencies*: a reader announces an
+//! epoch and then loads the current pointer, so a worker may have announced the current
+//! adjacencies, still use the older table, and then load the next adjacencies.
+//! (`crates/control/tests/neighbors.rs` runs case 3 while packets pass; with a wait for the
+//! adjacencies alone it fails within a second.)
 //!
-//! Then no packet is given a meaning that its table did not mean.
+//! In this order no packet is sent by an adjacency that its table did not mean.
 
 use std::sync::Arc;
 
@@ -40,15 +41,15 @@ use fib::Hop;
 
 use super::{Group, Verdict};
 
-/// What a hop means: where a packet leaves and what it is given on the way out.
+/// The adjacency of a hop: the port that a packet leaves on, and the MAC addresses that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjacency {
     dst_mac: [u8; 6],
     src_mac: [u8; 6],
-    /// The port's number, or one of those below.
+    /// The port's number, or one of the constants below.
     port: u16,
-    /// The link's; of what has no number above, that of the port it is behind and one,
-    /// or 0.
+    /// The link's MTU. If `port` is one of the constants: the number of the port that the next hop
+    /// is behind plus one, or 0 for none.
     mtu: u16,
 }
 
@@ -59,14 +60,15 @@ const GROUP: u16 = u16::MAX - 3;
 const UNRESOLVED: u16 = u16::MAX - 4;
 
 impl Adjacency {
-    /// What no route means.
+    /// The adjacency of a hop without a route.
     pub const NONE: Self = Self { dst_mac: [0; 6], src_mac: [0; 6], port: NOWHERE, mtu: 0 };
-    /// Where routes lead whose packets are to be dropped.
+    /// The adjacency of blackhole routes, whose packets are dropped.
     pub const BLACKHOLE: Self = Self { port: BLACKHOLE, ..Self::NONE };
-    /// Where routes lead whose packets the host's own stack is to have.
+    /// The adjacency of routes to the host's own stack.
     pub const HOST: Self = Self { port: HOST, ..Self::NONE };
-    /// Makes the adjacency of a next hop behind a port whose MAC is not known: packets
-    /// wait a while for another adjacency, and it is asked for (`want.rs`).
+    /// Makes the adjacency of an unresolved next hop behind a port: its MAC address is not known.
+    /// Packets wait a limited time for a resolved adjacency, and the worker requests it
+    /// (`want.rs`).
     ///
     /// # Panics
     ///
@@ -75,8 +77,9 @@ impl Adjacency {
         Self { port: UNRESOLVED, ..Self::NONE }.behind(port)
     }
 
-    /// Says that what this means is on the link of `port`, though packets do not leave
-    /// there by the router: of [`HOST`](Self::HOST), for who asks where a source is.
+    /// Sets the port whose link the next hop is on, for an adjacency by which the router itself
+    /// sends no packets, such as [`HOST`](Self::HOST). The reverse path filter uses it. An
+    /// adjacency that has a port is returned unchanged.
     ///
     /// # Panics
     ///
@@ -91,7 +94,7 @@ impl Adjacency {
         }
     }
 
-    /// What stands in the place of a hop whose meaning is a group.
+    /// The placeholder for a hop that stands for a group.
     const GROUP: Self = Self { port: GROUP, ..Self::NONE };
     /// The most ports a worker can have.
     pub const MOST_PORTS: usize = UNRESOLVED as usize;
@@ -108,11 +111,11 @@ impl Adjacency {
         Self { dst_mac, src_mac, port, mtu }
     }
 
-    /// Returns the port's number, or the verdict on what has none.
+    /// Returns the port's number, or the verdict of an adjacency without a port.
     #[inline(always)]
     pub fn port(&self) -> Result<u16, Verdict> {
         match self.port {
-            // A group is resolved before it is asked; one in a group is no route.
+            // A group is replaced by a member before this call; a group in a group is no route.
             NOWHERE | GROUP => Err(Verdict::NoRoute),
             BLACKHOLE => Err(Verdict::Blackhole),
             HOST => Err(Verdict::HostRoute),
@@ -131,8 +134,7 @@ impl Adjacency {
         }
     }
 
-    /// Says whether packets are led anywhere: not where there is no route or a black
-    /// hole.
+    /// Returns whether packets are delivered at all: false without a route and for a blackhole.
     #[inline]
     pub fn leads(&self) -> bool {
         !matches!(self.port, NOWHERE | BLACKHOLE | GROUP)
@@ -157,30 +159,29 @@ impl Adjacency {
     }
 }
 
-/// The adjacencies by [`Hop`]. A hop beyond the end means no route.
+/// The adjacencies by [`Hop`]. A hop beyond the end is no route.
 #[derive(Clone, Debug, Default)]
 pub struct Adjacencies {
     by_hop: Vec<Adjacency>,
-    /// Those of the hops that stand for one; `None` for the others, and beyond the end.
+    /// The groups by hop; `None` for a hop that stands for no group, as for those beyond the end.
     groups: Vec<Option<Arc<Group>>>,
-    /// What flows are hashed with.
+    /// The seed of the flow hash.
     seed: u64,
 }
 
 impl Adjacencies {
-    /// Makes a table in which no hop means anything.
+    /// Makes a table without adjacencies.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Hashes flows with `seed`, as no other router in the path should.
+    /// Sets the seed of the flow hash, which should differ from those of other routers in the path.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// Says what `hop` means from now on. [`Hop::NONE`] always means no route and
-    /// is left so.
+    /// Sets the adjacency of `hop`. [`Hop::NONE`] is always no route and is not changed.
     pub fn set(&mut self, hop: Hop, adjacency: Adjacency) {
         let at = hop.0 as usize;
         if hop.is_some() {
@@ -192,7 +193,7 @@ impl Adjacencies {
         }
     }
 
-    /// Says that `hop` stands for a group from now on. [`Hop::NONE`] is left as it is.
+    /// Makes `hop` stand for a group. [`Hop::NONE`] is not changed.
     pub fn set_group(&mut self, hop: Hop, group: Arc<Group>) {
         let at = hop.0 as usize;
         if hop.is_some() {
@@ -202,31 +203,30 @@ impl Adjacencies {
         }
     }
 
-    /// Returns the group that `hop` stands for, if it does.
+    /// Returns the group that `hop` stands for, or `None`.
     pub fn group(&self, hop: Hop) -> Option<&Arc<Group>> {
         self.groups.get(hop.0 as usize)?.as_ref()
     }
 
-    /// Returns what flows are hashed with.
+    /// Returns the seed of the flow hash.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Returns what `hop` means for a packet: of a group the member that its flow belongs
-    /// to. `flow` is asked only for a group.
+    /// Returns the adjacency of `hop` for a packet: for a group, that of the member for the
+    /// packet's flow. `flow` is called only for a group.
     #[inline(always)]
     pub fn resolve(&self, hop: Hop, flow: impl FnOnce(u64) -> u64) -> &Adjacency {
         let adjacency = self.get(hop);
         if adjacency.port == GROUP { self.get(self.member(hop, flow)) } else { adjacency }
     }
 
-    /// Returns the hop that a packet takes where its table says `hop`: the same, or the
-    /// member of a group.
+    /// Returns the hop that a packet takes: `hop` itself, or the member if `hop` is a group.
     pub fn member(&self, hop: Hop, flow: impl FnOnce(u64) -> u64) -> Hop {
         self.group(hop).map_or(hop, |group| group.choose(flow(self.seed)))
     }
 
-    /// Returns what `hop` means by itself; nothing if it is a group.
+    /// Returns the adjacency of `hop` itself: for a group a placeholder without a port.
     #[inline(always)]
     pub fn get(&self, hop: Hop) -> &Adjacency {
         self.by_hop.get(hop.0 as usize).unwrap_or(&Adjacency::NONE)

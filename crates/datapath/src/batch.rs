@@ -1,25 +1,24 @@
-//! The batch: what a worker knows of the frames it has in hand.
+//! The batch: the lookup keys of the frames that a worker handles together, and their hops.
 //!
 //! ```text
 //!   frames  │ f0 │ f1 │ f2 │ f3 │ …        as received, at most SIZE
-//!   kinds   │ V4 │ V6 │ Arp│ V4 │ …        what parse said of each
+//!   kinds   │ V4 │ V6 │ Arp│ V4 │ …        the result of parse for each
 //!   keys4   │ dst0 │ dst3 │ …              the IPv4 ones, packed in order
 //!   hops4   │ hop0 │ hop3 │ …
 //!   keys6   │ dst1 │ …                     the IPv6 ones
 //!   hops6   │ hop1 │ …
 //! ```
 //!
-//! Packets that wait for a neighbor (`hold.rs`) are looked up again with each batch of
-//! their port: their destinations stand before those of the frames. Where the port asks
-//! for them, the sources follow behind the last destination of each family, in the same
-//! order. All are one lookup batch, and so of one table: a reader that took its table a
-//! second time would have let go of the first, whose hops are still in hand.
+//! Packets that wait for a neighbor (`hold.rs`) are looked up again with each batch of their port;
+//! their destinations precede those of the frames. If the port has a reverse path filter, the
+//! sources follow the last destination of each family, in the same order. All keys are one lookup
+//! batch, and so of one table: a reader that took its table a second time would release the first
+//! one, whose hops are still in use.
 //!
-//! Packing the keys of each family makes one lookup batch a family out of mixed
-//! traffic; walking `kinds` again in order, each family's hops come out in the order
-//! in which its keys went in, so no index is stored. Everything is in arrays of
-//! fixed size that are made once: nothing here allocates, and pushing is a store
-//! and an addition.
+//! The keys of each family are packed, so that mixed traffic makes one lookup batch a family. A
+//! second pass over `kinds` in order meets the hops of each family in the order of its keys, so no
+//! index is stored. All arrays have a fixed size and are allocated once; a push is a store and an
+//! addition.
 
 use std::net::IpAddr;
 
@@ -30,17 +29,17 @@ use super::parse::{source_v4, source_v6};
 use super::want::{Key, WantSender};
 use super::{Lookup, Parsed, Verdict};
 
-/// The most frames in a batch. Larger ones amortize more and leave the L1 cache:
-/// 256 headers are 16 KiB.
+/// The maximum number of frames in a batch. Larger ones amortize more and leave the L1 cache: 256
+/// headers are 16 KiB.
 pub const SIZE: usize = 256;
 
-/// Keys of a family: a destination and a source of each frame, and what waits.
+/// The capacity for keys of a family: a destination and a source a frame, and the held packets.
 const ROOM: usize = 2 * SIZE + HELD;
 
-/// What a frame of the batch is.
+/// The kind of a frame in the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An IPv4 packet; its hop is the next of the family's.
+    /// An IPv4 packet; its hop is the next one of its family.
     V4,
     /// An IPv6 packet.
     V6,
@@ -48,15 +47,15 @@ pub enum Kind {
     Done(Verdict),
 }
 
-/// The keys of one family, and what was found for them.
+/// The keys of one family, and their hops.
 #[derive(Debug)]
 struct Keys<A> {
     keys: [A; ROOM],
     hops: [Hop; ROOM],
     count: usize,
-    /// Where those of frames begin: before are those that wait.
+    /// The index of the first frame's key; the keys before it are those of held packets.
     frames: usize,
-    /// Where sources begin.
+    /// The index of the first source.
     sources: usize,
 }
 
@@ -124,14 +123,14 @@ impl Batch {
         self.v6.clear();
     }
 
-    /// Marks the hops of its destinations as used.
+    /// Marks the hops of the frames' destinations as used.
     pub(super) fn mark(&self, wants: &WantSender) {
         let hops = self.v4.destinations().chain(self.v6.destinations());
         hops.for_each(|&hop| wants.mark(hop));
     }
 
-    /// Puts the destination of a packet that waits before those of the frames, which
-    /// come later. There is room for [`HELD`].
+    /// Adds the destination of a held packet; held packets precede the frames. There is room for
+    /// [`HELD`].
     #[inline]
     pub(super) fn wait(&mut self, key: Key) {
         match key {
@@ -146,8 +145,8 @@ impl Batch {
         }
     }
 
-    /// Appends what a frame was parsed to. A full batch takes no more; the worker
-    /// receives no more than [`SIZE`] frames.
+    /// Appends the parse result of a frame. A full batch ignores it; the worker receives no more
+    /// than [`SIZE`] frames.
     #[inline(always)]
     pub fn push(&mut self, parsed: Parsed) {
         let Some(slot) = self.kinds.get_mut(self.count) else { return };
@@ -165,14 +164,14 @@ impl Batch {
         };
     }
 
-    /// Says that all frames are there; what is pushed from now on are sources.
+    /// Ends the list of frames: keys that are added from now on are sources.
     #[inline]
     pub fn seal(&mut self) {
         self.v4.sources = self.v4.count;
         self.v6.sources = self.v6.count;
     }
 
-    /// Appends the sources of the packets to be forwarded; `frames` are those that were
+    /// Appends the sources of the packets to be forwarded; `frames` are the frames that were
     /// pushed, in order.
     pub fn add_sources<'f>(&mut self, frames: impl Iterator<Item = &'f [u8]>) {
         for (kind, frame) in self.kinds.iter().take(self.count).zip(frames) {
@@ -184,8 +183,8 @@ impl Batch {
         }
     }
 
-    /// Looks all keys up in one table, one batch a family, and returns how many
-    /// destinations of frames there were of each.
+    /// Looks up all keys in one table, one batch a family, and returns the number of the frames'
+    /// destinations in each family: IPv4, IPv6.
     #[inline]
     pub fn lookup(&mut self, tables: &mut impl Lookup, table: usize) -> (usize, usize) {
         let (v4, v6) = (self.v4.count, self.v6.count);
@@ -198,8 +197,8 @@ impl Batch {
         (self.v4.sources - self.v4.frames, self.v6.sources - self.v6.frames)
     }
 
-    /// Returns the destination of one of the frames, if there are any; which one is for `at`
-    /// to say.
+    /// Returns one of the frames' destinations, that at index `at` modulo their number, or `None`
+    /// if there are none.
     pub(super) fn destination(&self, at: u64) -> Option<IpAddr> {
         let v4 = self.v4.keys.get(self.v4.frames..self.v4.sources).unwrap_or_default();
         let v6 = self.v6.keys.get(self.v6.frames..self.v6.sources).unwrap_or_default();
@@ -210,29 +209,29 @@ impl Batch {
         }
     }
 
-    /// Walks the hops of the IPv4 packets that wait, in order.
+    /// Iterates over the hops of the held IPv4 packets, in order.
     pub(super) fn waiting_v4(&self) -> impl Iterator<Item = Hop> {
         self.v4.waiting()
     }
 
-    /// The same for IPv6.
+    /// Iterates over the hops of the held IPv6 packets, in order.
     pub(super) fn waiting_v6(&self) -> impl Iterator<Item = Hop> {
         self.v6.waiting()
     }
 
-    /// Walks the IPv4 sources with their hops, in the order of the packets.
+    /// Iterates over the IPv4 sources with their hops, in the order of the packets.
     #[inline]
     pub fn sources_v4(&self) -> impl Iterator<Item = (u32, Hop)> {
         self.v4.sources()
     }
 
-    /// The same for IPv6.
+    /// Iterates over the IPv6 sources with their hops, in the order of the packets.
     #[inline]
     pub fn sources_v6(&self) -> impl Iterator<Item = (u128, Hop)> {
         self.v6.sources()
     }
 
-    /// Walks the frames' kinds in order, with the hop of those that have one.
+    /// Iterates over the frames' kinds in order, with the hop of those that have one.
     #[inline(always)]
     pub fn outcomes(&self) -> impl Iterator<Item = (Kind, Hop)> {
         let mut v4 = self.v4.destinations();

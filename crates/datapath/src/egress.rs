@@ -1,7 +1,8 @@
-//! The egress of a hook: looks up, encapsulates or rewrites, and sends the packets that it dequeues.
+//! The egress of a hook: looks up, encapsulates or rewrites, and sends the packets that it
+//! dequeues.
 //!
-//! A packet is encapsulated after the lookup, because only then its link's MTU is known (`hook.rs`). The
-//! worker calls this once a turn, after the batch of received packets.
+//! A packet is encapsulated after the lookup, because only then its link's MTU is known
+//! (`hook.rs`). The worker calls this once a turn, after the batch of received packets.
 
 use fib::Hop;
 use port::{Arena, Frame};
@@ -17,7 +18,7 @@ use super::{
     Verdict, Worker, flow_v4, flow_v6, originate, rewrite_v4, rewrite_v6,
 };
 
-/// Packets that are dequeued at a time: their metadata stays in the nearest cache.
+/// The number of packets that are dequeued at a time: their metadata stays in the L1 cache.
 const PART: usize = 64;
 /// The prefetch distance, in packets.
 const AHEAD: usize = 4;

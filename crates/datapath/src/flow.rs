@@ -1,7 +1,7 @@
-//! Flows: a number that all packets of one conversation have in common.
+//! The flow hash: a number that all packets of one connection have in common.
 //!
-//! Asked only where a hop is a group (`group.rs`), of a packet that was parsed. What
-//! goes in, as words of 64 bits:
+//! The datapath computes it only for a hop that is a group (`group.rs`), from a packet that parse
+//! accepted. The input, in words of 64 bits, is:
 //!
 //! ```text
 //!   IPv4    source:32 destination:32              | 0:24 protocol:8 ports:32
@@ -12,24 +12,24 @@
 //! |---|---|
 //! | TCP, UDP, UDP-Lite, SCTP, DCCP | the protocol and the first four bytes of its header |
 //! | another protocol | the protocol; ports 0 |
-//! | a fragment, the first one too | 0: only the first has ports, and all go one way |
-//! | extension headers that cannot be walked, or end early | 0 |
+//! | a fragment, the first one too | 0: only the first has ports, and all must take one path |
+//! | extension headers that cannot be parsed, or are truncated | 0 |
 //! | IP in IP (protocols 4 and 41, RFC 2003, RFC 4213) | all words are those of the inner packet |
 //!
-//! Without the last line a tunnel would be one flow, however much is in it. Inner
-//! packets are looked into once; where that is none, or a fragment of the outer, the
-//! outer counts. The IPv6 flow label is left out: hosts may change it within a
-//! connection (RFC 6437).
+//! Without the last row a tunnel would be one flow, however much traffic it carries. One level of
+//! encapsulation is parsed; if the payload is not a complete IP packet, or the outer packet is
+//! a fragment, the outer headers count. The IPv6 flow label is not an input: hosts may change it
+//! within a connection (RFC 6437).
 //!
-//! Word i is multiplied by the odd number 2i + 1 times [`SPREAD`] to 128 bits and the
-//! halves are exclusive-or'ed; the sum of these and of the seed is so folded once more.
-//! The words do not wait for each other: one by one, an IPv6 packet would take half as
-//! long again. The seed is there because routers in a row without one would all make the
-//! same choice, and the second would use one member of its groups only.
+//! Word i is multiplied by the odd number 2i + 1 times [`SPREAD`] to 128 bits, and the two halves
+//! are combined by exclusive or. The sum of these results and of the seed is folded once more in
+//! the same way. The words do not depend on each other; a serial computation would take half as
+//! long again for an IPv6 packet. Without a seed, consecutive routers would all make the same
+//! choice, and the second one would use only one member of each of its groups.
 
 use wire::{ethernet, ipv4, ipv6};
 
-/// The golden ratio of 2^64, as in `locals.rs`; odd.
+/// 2^64 divided by the golden ratio, as in `locals.rs`; odd.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const IPV4_IN_IP: u8 = 4;
@@ -77,7 +77,7 @@ fn of_v6(packet: &[u8], seed: u64, outer: bool) -> u64 {
     mix([s1, s0, d1, d0, word], seed)
 }
 
-/// Returns the flow of a whole packet within a packet.
+/// Returns the flow of an IP packet inside a packet, if the inner packet is complete.
 fn inner(protocol: u8, payload: &[u8], seed: u64) -> Option<u64> {
     match protocol {
         IPV4_IN_IP if ipv4::View::parse(payload).is_ok() => Some(of_v4(payload, seed, false)),
@@ -116,11 +116,11 @@ fn fold(word: u64, factor: u64) -> u64 {
 mod tests {
     use super::mix;
 
-    /// The words of the flow of this number.
+    /// A function that returns the words of the flow with this number.
     type Words = fn(u64) -> [u64; 2];
 
-    /// Flows that differ in few bits, as real ones do, fill 4096 buckets as chance would:
-    /// chi-squared over its degrees of freedom is 1, give or take 0.022.
+    /// Flows that differ in few bits, as real ones do, fill 4096 buckets as random numbers would:
+    /// chi-squared divided by its degrees of freedom is 1, within 0.022.
     #[test]
     fn flows_that_are_alike_are_spread_as_if_by_chance() {
         const FLOWS: u64 = 100_000;

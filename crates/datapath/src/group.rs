@@ -5,62 +5,62 @@
 //!                            0   1   2   3   4   5       2^k - 1
 //! ```
 //!
-//! A packet's flow picks a bucket (`flow.rs`), the bucket names a member by its hop, and
-//! so all packets of a flow leave by one member, in order. Members have as many buckets
-//! as their weight asks for. The control side makes the buckets, by [`Group::of`], from
-//! those that were before; the datapath loads one.
+//! The hash of a packet's flow selects a bucket (`flow.rs`), and the bucket holds the hop of a
+//! member, so all packets of a flow leave by one member, in order. The number of a member's buckets
+//! is proportional to its weight. The control plane makes the buckets with [`Group::of`] from the
+//! previous ones; the datapath loads one.
 //!
-//! **Resilient.** A flow moves only where its bucket must: with a member gone, only its
-//! buckets are dealt out again; with a new one, as many as it needs are taken, from all
-//! in proportion. (Hash modulo members, RFC 2992, moves most flows for either. Linux has
-//! the same idea as "resilient nexthop groups", with timers; here buckets move at once.)
+//! **Resilient.** A flow moves only if its bucket does. When a member is removed, only its buckets
+//! are reassigned; a new member takes as many buckets as it needs, from all others in proportion.
+//! (Hash modulo members, RFC 2992, moves most flows in either case. Linux has the same method as
+//! "resilient nexthop groups", with timers; here buckets move at once.)
 //!
-//! **Exact.** A member's buckets are its ideal share rounded down or up. There are so
-//! many buckets that the smallest share has [`FINE`], if [`MOST`] allow it: rounding then
-//! costs a share less than 1 % of itself. When more are needed the list doubles, bucket
-//! i being repeated at i + 2^k, which the next bit of the hash tells apart: no flow
-//! moves. It never shrinks. A share below 1 / [`MOST`] may get no bucket.
+//! **Exact.** The number of a member's buckets is its ideal share rounded down or up. There are so
+//! many buckets that the smallest share has [`FINE`], if [`MOST`] buckets allow it, so rounding
+//! changes a share by less than 1 % of itself. When a group needs more buckets, the list doubles:
+//! bucket i is repeated at i + 2^k, and the next bit of the hash selects between the two, so no
+//! flow moves. The list never shrinks. A share below 1 / [`MOST`] may get no bucket.
 //!
-//! A member of weight 0 has no flows and still belongs to the group: its link is down or
-//! its neighbor not resolved. Packets *from* there are as right as before (`source.rs`).
-//! Members are next hops; a group in a group is no route.
+//! A member of weight 0 has no flows and still belongs to the group: its link is down or its
+//! neighbor not resolved. The reverse path filter accepts packets *from* it as before
+//! (`source.rs`). Members are next hops; a group in a group is no route.
 
 use fib::Hop;
 
-/// The fewest buckets.
+/// The minimum number of buckets.
 const FEWEST: usize = 256;
-/// The most buckets: 16 KiB.
+/// The maximum number of buckets: 16 KiB.
 const MOST: usize = 4096;
-/// How many buckets the smallest share is to have.
+/// The number of buckets that the smallest share is to have.
 const FINE: u64 = 128;
 
 /// The next hops that a hop stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// None, or a power of two.
+    /// The buckets: none, or a power of two.
     buckets: Box<[Hop]>,
-    /// Each once, in order, those of weight 0 too.
+    /// The members, each once, in order, including those of weight 0.
     members: Box<[Hop]>,
 }
 
-/// A member while buckets are dealt.
+/// A member while buckets are assigned.
 struct Share {
     hop: Hop,
     weight: u64,
-    /// Buckets that it had.
+    /// The number of buckets that it had.
     had: u64,
-    /// Buckets that it is to have.
+    /// The number of buckets that it is to have.
     due: u64,
 }
 
 impl Group {
-    /// Makes a group of `members`, each with its weight, leaving the flows where
-    /// `before` has them as far as the weights allow. A member that is listed twice has
-    /// both weights. Without weights there are no buckets, and no route.
+    /// Makes a group of `members`, each with its weight, and keeps the flows where `before` has
+    /// them as far as the weights allow. The weights of a member that is listed twice are added.
+    /// Without a weight above 0 there are no buckets, and the group is no route.
     ///
     /// # Complexity
     ///
-    /// O(buckets + members²); control side.
+    /// O(buckets + members²); for the control plane.
     ///
     /// # Examples
     ///
@@ -69,7 +69,7 @@ impl Group {
     /// use fingerpost_datapath::Group;
     /// let two = Group::of(&[(Hop(1), 1), (Hop(2), 1)], &Group::default());
     /// let three = Group::of(&[(Hop(1), 1), (Hop(2), 1), (Hop(3), 2)], &two);
-    /// // Half of the flows go to the third; the others stay where they were.
+    /// // Half of the flows move to the third member; the others do not move.
     /// let moved = (0..1 << 16).filter(|&hash| three.choose(hash) != two.choose(hash));
     /// assert!(moved.clone().all(|hash| three.choose(hash) == Hop(3)));
     /// assert_eq!(moved.count(), 1 << 15);
@@ -104,14 +104,14 @@ impl Group {
         Self { buckets: buckets.into(), members }
     }
 
-    /// Returns the member for flows of this hash; [`Hop::NONE`] where there is none.
+    /// Returns the member for flows with this hash, or [`Hop::NONE`] if there is none.
     #[inline(always)]
     pub fn choose(&self, hash: u64) -> Hop {
         let last = self.buckets.len().wrapping_sub(1);
         self.buckets.get(hash as usize & last).copied().unwrap_or(Hop::NONE)
     }
 
-    /// Returns the members in order, those of weight 0 too.
+    /// Returns the members in order, including those of weight 0.
     pub fn members(&self) -> &[Hop] {
         &self.members
     }
@@ -127,13 +127,14 @@ fn find(shares: &mut [Share], hop: Hop) -> Option<&mut Share> {
     shares.get_mut(at)
 }
 
-/// Says how many buckets each is due: its ideal rounded down or up, near to what it had,
-/// all of them together `count`. Where members have only gone (`fewer`), none that is
-/// left is due less than it had, unless its weight has fallen: nothing else moves.
+/// Sets the number of buckets that each share is due: its ideal rounded down or up, as close as
+/// possible to the number that it had, `count` in all. If members were only removed (`fewer`), no
+/// remaining member is due fewer than it had, unless its weight has fallen, so that no other flow
+/// moves.
 fn settle(shares: &mut [Share], total: u64, count: u64, fewer: bool) {
     let floor = |share: &Share| share.weight * count / total;
     let ceiling = |share: &Share| (share.weight * count).div_ceil(total);
-    // What a share is over its ideal, in parts of a bucket that all have in common.
+    // The excess of a share over its ideal, in fractions of a bucket with the denominator `total`.
     let over =
         |share: &Share| (share.due * total).cast_signed() - (share.weight * count).cast_signed();
     let mut dealt = 0;
@@ -157,8 +158,8 @@ fn settle(shares: &mut [Share], total: u64, count: u64, fewer: bool) {
     }
 }
 
-/// Takes buckets from those that have more than is due to them, and gives those and the
-/// free ones to who has less.
+/// Takes buckets from members that have more than they are due, and assigns these and the free ones
+/// to members that have fewer.
 fn deal(buckets: &mut [Hop], shares: &mut [Share]) {
     for bucket in &mut *buckets {
         if let Some(share) = find(shares, *bucket)
@@ -190,8 +191,8 @@ mod tests {
         group.buckets.iter().filter(|&&bucket| bucket == hop).count()
     }
 
-    /// Every bucket is a member's, and every member has its share to within a bucket
-    /// (of all of them together, in `slack`, more).
+    /// Checks that every bucket belongs to a member, and that the share of every member is within
+    /// one bucket and `slack` of its ideal.
     fn check(group: &Group, members: &[(Hop, u16)], slack: f64) {
         let total: f64 = members.iter().map(|member| f64::from(member.1)).sum();
         let buckets = group.buckets.len();
@@ -218,7 +219,7 @@ mod tests {
         ] {
             let group = Group::of(&members, &Group::default());
             check(&group, &members, 0.0);
-            // The same again moves nothing.
+            // The same members again move nothing.
             assert_eq!(Group::of(&members, &group), group);
         }
     }
@@ -255,7 +256,7 @@ mod tests {
             let moves = moved(&all, &without);
             assert!(moves.iter().all(|&hash| all.choose(hash) == Hop(gone)));
             assert_eq!(moves.len(), MOST / 8, "and all of its flows do");
-            // It comes back, as one that was down: what it gets is its share.
+            // It returns, like a member whose link was down, and gets exactly its share.
             let again = Group::of(&equal(1..=8), &without);
             let moves = moved(&without, &again);
             assert!(moves.iter().all(|&hash| again.choose(hash) == Hop(gone)));
@@ -263,9 +264,9 @@ mod tests {
         }
     }
 
-    /// Random groups, long histories: shares stay exact; a removal moves only flows of
-    /// who is gone; an addition moves flows to new members only, and no more than their
-    /// share and a bucket each.
+    /// Random groups with long histories: shares stay exact; a removal moves only the flows of
+    /// removed members; an addition moves flows to new members only, and no more than their share
+    /// and one bucket each.
     #[test]
     fn histories_keep_shares_and_flows() {
         for seed in 0..300 {
@@ -288,7 +289,7 @@ mod tests {
                     for _ in 0..rng.usize(1..members.len().min(4)) {
                         members.swap_remove(rng.usize(..members.len()));
                     }
-                    // Small shares may then be a bucket more off for who stays put.
+                    // Small shares of the remaining members may then be off by one more bucket.
                     slack = members.len() as f64 / 8.0;
                 }
                 group = Group::of(&members, &group);
@@ -324,7 +325,7 @@ mod tests {
         check(&after, &members, 0.0);
         let moved = (0..MOST as u64).filter(|&hash| before.choose(hash) != after.choose(hash));
         assert_eq!(moved.count(), MOST / 4);
-        // Down to nothing: it belongs to the group and has no flows.
+        // With weight 0 it belongs to the group and has no flows.
         let down = Group::of(&[(Hop(1), 1), (Hop(2), 0)], &after);
         assert_eq!((count(&down, Hop(2)), down.members()), (0, &[Hop(1), Hop(2)][..]));
     }

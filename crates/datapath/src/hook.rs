@@ -10,13 +10,14 @@
 //!
 //! A worker has no flow state. It passes the packets that a port with a hook received to
 //! [`PacketHook::process_ingress`], which leaves in the batch the packets that are routed like any
-//! other. After the batch the worker calls [`PacketHook::dequeue_egress`], looks all of those packets
-//! up together and sends them. Packets in the hook's queues count as held, so that the sum of the
-//! verdicts always equals the packets received.
+//! other. After the batch the worker calls [`PacketHook::dequeue_egress`], looks all of those
+//! packets up together and sends them. Packets in the hook's queues count as held, so that the sum
+//! of the verdicts always equals the packets received.
 //!
-//! A packet is encapsulated after the lookup, because only then its link's MTU is known. A packet that
-//! is too long for the link is still in its original form, so that its sender gets an ICMP error.
-//! A packet that enters a tunnel is never punted: the host's stack would forward it past the gate.
+//! A packet is encapsulated after the lookup, because only then its link's MTU is known. A packet
+//! that is too long for the link is still in its original form, so that its sender gets an ICMP
+//! error. A packet that enters a tunnel is never punted: the host's stack would forward it past the
+//! gate.
 
 use port::{Arena, Frame};
 use wire::tunnel::{Ends, Header, Ports};
@@ -68,7 +69,7 @@ pub struct EgressPacket {
 /// The worker's next step for a packet of a hook.
 #[derive(Clone, Copy, Debug)]
 pub enum Disposition {
-    /// Forwarded as it is.
+    /// Forward it like a routed packet.
     Forward,
     /// Send it as a packet of this machine, with its TTL unchanged.
     Originate,
@@ -95,8 +96,8 @@ pub enum Disposition {
 
 /// The parameters that all tunnels of a worker share.
 ///
-/// The outer header is built from them when its packet is sent. A list of finished headers would have
-/// twice the size of an [`EgressPacket`], and those of one batch would fill the nearest cache.
+/// The outer header is built from them when its packet is sent. A list of finished headers would
+/// have twice the size of an [`EgressPacket`], and those of one batch would fill the L1 cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TunnelParameters {
     /// The source address of tunnels over IPv4.
@@ -148,15 +149,15 @@ pub trait PacketHook: Send {
     /// Appends at most `room` packets that leave now.
     fn dequeue_egress(&mut self, room: usize, egress: &mut Vec<EgressPacket>);
 
-    /// Returns the parameters of its tunnels.
+    /// Returns the parameters of the hook's tunnels.
     fn tunnel_parameters(&self) -> TunnelParameters;
 
-    /// Returns the private data of a sealed packet with this outer header (`gate::tunnel`), or `None`
-    /// if the packet cannot be sealed: no key, or no sequence numbers left.
+    /// Returns the private data of a sealed packet with this outer header (`gate::tunnel`), or
+    /// `None` if the packet cannot be sealed: no key, or no sequence numbers left.
     fn seal(&mut self, header: &Header, inner: &[u8]) -> Option<Seal>;
 
     /// Handles a packet that is too long for its tunnel: queues an ICMP error that reports `mtu`,
-    /// the longest inner packet that fits. `granted` says whether its flow is granted.
+    /// the longest inner packet that fits. `granted` states whether its flow is granted.
     fn report_too_big(
         &mut self,
         arena: &mut Arena,

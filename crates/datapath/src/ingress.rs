@@ -1,4 +1,4 @@
-//! Ingress: what a worker asks of packets by the port that they came in on.
+//! Ingress: the settings for packets, by the port that they arrive on.
 //!
 //! ```text
 //!   port 0 ─► Ingress { table: 0, locals ─┐ }
@@ -6,71 +6,71 @@
 //!   port 2 ─► Ingress { table: 1, locals ───► those of the other table }
 //! ```
 //!
-//! A batch is of one port, and so of one table. Who has several (VRFs) gives each
-//! port the number of its table and the addresses that are the router's own in it: an
-//! address of one table may be anybody's in another. Which sources are right is asked by
-//! port as well (`source.rs`).
+//! All packets of a batch arrived on one port and are looked up in one table. With several tables
+//! (VRFs), each port has the number of its table and the router's own addresses in that table: an
+//! own address in one table may belong to any host in another. The reverse path filter is set for
+//! each port as well (`source.rs`).
 //!
-//! Addresses come and go while workers run, so the list is published as adjacencies
-//! are: `fib::Publisher<Ingresses>` on the control side, a reader in every worker,
-//! taken once a batch. Ports that are told the same share it.
+//! Addresses change while workers run, so the settings are published like adjacencies: the control
+//! plane has a `fib::Publisher<Ingresses>`, and every worker a reader, from which it takes them
+//! once a batch. Ports with the same addresses share the list.
 
 use std::sync::Arc;
 
 use super::Locals;
 
-/// Which sources packets of a port may have.
+/// The reverse path filter of a port (RFC 3704): the sources that its packets may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReversePathFilter {
-    /// Any.
+    /// Any source.
     #[default]
     Off,
-    /// Those with a route.
+    /// Sources that have a route.
     Loose,
-    /// Those whose route leaves by the port that they came in on.
+    /// Sources whose route leaves by the port that the packet arrived on.
     Strict,
 }
 
-/// What holds for packets of one port.
+/// The settings for packets of one port.
 #[derive(Clone, Debug, Default)]
 pub struct Ingress {
-    /// The port's own hardware address, where that may change; `None`: the one that the port
-    /// had when the worker was made.
+    /// The port's MAC address, if it may change; `None`: the address that the port had when the
+    /// worker was made.
     pub mac: Option<[u8; 6]>,
     /// The number of the table that its packets are looked up in.
     pub table: usize,
-    /// The router's own addresses, as seen from there.
+    /// The router's own addresses in that table.
     pub locals: Arc<Locals>,
-    /// Which sources its packets may have.
+    /// The reverse path filter.
     pub sources: ReversePathFilter,
-    /// What the table has no route for is looked up further by the host.
+    /// The host continues with other tables where this one has no route.
     pub further: bool,
-    /// The host would look its packets of IPv4, and of IPv6, up in another table: it forwards
-    /// and answers none.
+    /// For IPv4 and for IPv6: the host would look the port's packets up in another table, so it
+    /// forwards and answers none.
     pub isolated: [bool; 2],
 }
 
-/// The ingresses by the worker's port numbers.
+/// The settings by the worker's port numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Ingresses {
     by_port: Vec<Ingress>,
-    /// For ports beyond the end.
+    /// The settings of ports beyond the end.
     others: Ingress,
 }
 
 impl Ingresses {
-    /// Takes what holds for each port, in the order of their numbers. Ports beyond
-    /// the end have table 0, no own addresses and no check.
+    /// Makes the settings from those of each port, in the order of the port numbers. Ports beyond
+    /// the end have table 0, no own addresses and no reverse path filter.
     pub fn new(by_port: impl IntoIterator<Item = Ingress>) -> Self {
         Self { by_port: by_port.into_iter().collect(), others: Ingress::default() }
     }
 
-    /// Tells all ports the same.
+    /// Makes the same settings for all ports.
     pub fn alike(ingress: Ingress) -> Self {
         Self { by_port: Vec::new(), others: ingress }
     }
 
-    /// Returns what holds for packets of a port.
+    /// Returns the settings for packets of a port.
     #[inline]
     pub fn get(&self, port: usize) -> &Ingress {
         self.by_port.get(port).unwrap_or(&self.others)

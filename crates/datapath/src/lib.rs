@@ -4,30 +4,30 @@
 //!   port ─► parse ─► Batch ─► lookup ─► rewrite ─► port
 //!             └───────┬─────────┴──────────┘
 //!                     ▼
-//!                  Verdict, one a packet, one counter each
+//!                  Verdict, one for each packet, with a counter each
 //! ```
 //!
 //! | file | stage |
 //! |---|---|
-//! | `worker` | the turn over the ports, and who owns what |
-//! | `turn` | one batch's way out |
-//! | `parse` | frame → key or verdict: all header checks |
-//! | `ingress` | what holds for packets of a port |
-//! | `locals` | is it for the router itself? |
+//! | `worker` | one turn over the ports of a worker, and the memory that it owns |
+//! | `turn` | sends, holds, punts or drops the packets of a batch |
+//! | `parse` | frame → lookup key or verdict: all header checks |
+//! | `ingress` | the settings of each port: table, own addresses, reverse path filter |
+//! | `locals` | the test for the router's own addresses |
 //! | `batch` | the arrays between the stages |
-//! | `lookup` | keys → hops, by the table of the port |
-//! | `adjacency` | hop → port, MACs, MTU; how they change while packets pass |
-//! | `source` | may the source come by this port? |
-//! | `flow` | packet → a number that its flow has in common, for groups |
-//! | `group` | one hop, several next hops: which flow by which |
-//! | `hold` | packets that wait for a neighbor's MAC |
-//! | `want` | which neighbors: from the worker to the control side |
+//! | `lookup` | keys → hops, in the table of the port |
+//! | `adjacency` | hop → port, MAC addresses, MTU; the order in which changes are published |
+//! | `source` | the reverse path filter |
+//! | `flow` | the hash of a packet's flow, for groups |
+//! | `group` | next-hop groups: one hop for several next hops that share its flows |
+//! | `hold` | packets that wait for a neighbor's MAC address |
+//! | `want` | requests to resolve neighbors, from the worker to the control plane |
 //! | `egress` | sends the packets that a hook dequeues |
 //! | `hook` | the packets that a gate or a grantor takes out of a batch and sends |
-//! | `sample` | now and then a destination, for the auditor |
+//! | `sample` | destinations that are sampled for the auditor |
 //! | `punt` | punts to the host's stack, policed by class |
-//! | `rewrite` | MACs, TTL, checksum, length |
-//! | `verdict` | how a packet can end |
+//! | `rewrite` | MAC addresses, TTL, checksum, length |
+//! | `verdict` | the ways in which a packet ends; a crate of its own |
 //! | `stats` | the counters of a worker, and their sum at one moment |
 //!
 //! Nothing in this crate allocates after construction, locks, logs, blocks or

@@ -1,23 +1,22 @@
-//! The router's own addresses, asked once a packet.
+//! The router's own addresses, which the destination of every packet is compared with.
 //!
-//! A packet for the router itself is punted before its TTL is looked at (RFC
-//! 1812, 5.3.1), so the question "is this mine?" stands in front of every
-//! lookup. There are few own addresses and nearly every packet is for someone
-//! else, so a filter of 1024 bits answers most questions with one load from a
-//! line that is always in the cache; only where its bit is set is the sorted list
-//! searched. A false alarm costs a binary search and nothing else.
+//! A packet for the router itself is punted before its TTL is checked (RFC 1812, 5.3.1), so this
+//! test precedes every lookup. There are few own addresses, and nearly every packet is for another
+//! host. So a filter of 1024 bits answers most tests with one load from a cache line that is always
+//! in the cache; the sorted list is searched only if the address's bit is set. A false positive
+//! costs a binary search and nothing else.
 //!
 //! ```text
-//!   address ── hash, 10 bits ──► filter: 0 ─► not mine
+//!   address ── hash, 10 bits ──► filter: 0 ─► not an own address
 //!                                        1 ─► search the list
 //! ```
 //!
-//! Directed broadcast addresses of the router's links belong in here as well:
-//! they must not be forwarded (RFC 2644).
+//! Directed broadcast addresses of the router's links belong to this set as well: they must not be
+//! forwarded (RFC 2644).
 
-/// Bits of the hash: the filter has two to the power of it.
+/// The number of bits of the hash: the filter has two to that power.
 const HASH: u32 = 10;
-/// Knuth's multiplier: the golden ratio of 2^64.
+/// Knuth's multiplier: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The addresses of both families that are the router's own.
@@ -71,18 +70,18 @@ fn hash6(address: u128) -> usize {
 }
 
 impl Locals {
-    /// Takes the own addresses of both families, in any order.
+    /// Makes the set of the own addresses of both families, given in any order.
     pub fn new(v4: impl IntoIterator<Item = u32>, v6: impl IntoIterator<Item = u128>) -> Self {
         Self { v4: Set::new(v4, hash4), v6: Set::new(v6, hash6) }
     }
 
-    /// Says whether an IPv4 address is the router's.
+    /// Returns whether an IPv4 address is one of the router's own.
     #[inline(always)]
     pub fn holds_v4(&self, address: u32) -> bool {
         self.v4.holds(address, hash4(address))
     }
 
-    /// Says whether an IPv6 address is the router's.
+    /// Returns whether an IPv6 address is one of the router's own.
     #[inline(always)]
     pub fn holds_v6(&self, address: u128) -> bool {
         self.v6.holds(address, hash6(address))

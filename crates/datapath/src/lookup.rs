@@ -1,48 +1,46 @@
 //! Lookup: a batch of destinations of one family to a batch of hops.
 //!
-//! The only station that knows the routes. It is a trait of four methods, so that
-//! the rest of the datapath can be tested against a list of routes as well as run on
-//! tables. A batch came in on one port and is looked up in that port's table, by
-//! number (VRFs; see `ingress.rs`):
+//! This is the only stage that knows the routes. It is a trait of four methods, so that the rest of
+//! the datapath can be tested with a list of routes as well as run on tables. A batch arrived on
+//! one port and is looked up in that port's table, by number (VRFs; see `ingress.rs`):
 //!
 //! ```text
-//!   Tables ─┬ v4 ─► Apart     number ─► Reader<Fib>, each of an engine of its own
-//!           └ v6 ─► Together  number ─► within one Reader<Fibs>, what is equal stored once
+//!   Tables ─┬ v4 ─► Apart     number ─► Reader<Fib>, each with its own engine
+//!           └ v6 ─► Together  number ─► a table in one Reader<Fibs>, equal parts stored once
 //! ```
 //!
-//! The read section of a table lasts one batch: the table is taken, all keys are
-//! looked up in it, and the next batch, or [`Lookup::idle`], is the quiescent
-//! point after which the writer may take that table back. All packets of a batch
-//! therefore see one table. A table without packets has no next batch for as long
-//! as that lasts: [`Lookup::pass`], once a turn, is its quiescent point.
+//! The read section of a table lasts one batch: the worker takes the table and looks all keys up in
+//! it. The next batch, or [`Lookup::idle`], is the quiescent point after which the writer may
+//! reclaim that table, so all packets of a batch see one table. A table that receives no packets
+//! has no next batch; its quiescent point is [`Lookup::pass`], once a turn.
 
 use fib::{Family, Fib, Fibs, Hop, Reader};
 
-/// Looks destinations up, a batch at a time.
+/// The lookup of destinations, a batch at a time.
 pub trait Lookup: Send {
-    /// Writes the hop of each of `keys`, by the table of this number, to the same
-    /// place of `hops`, which is as long. Where there is no such table there is no
-    /// route.
+    /// Writes the hop of each of `keys`, in the table with this number, to the same index of
+    /// `hops`, which has the same length. A table that does not exist has no routes.
     fn lookup_v4(&mut self, table: usize, keys: &[u32], hops: &mut [Hop]);
 
-    /// The same for IPv6.
+    /// Looks up IPv6 destinations in the same way.
     fn lookup_v6(&mut self, table: usize, keys: &[u128], hops: &mut [Hop]);
 
-    /// Lets go of tables that have been replaced: called after every turn, so that a
-    /// table without packets holds up no update while others have some.
+    /// Releases tables that have been replaced. The worker calls it after every turn, so that a
+    /// table without packets delays no update while others have some.
     fn pass(&mut self);
 
-    /// Lets go of the tables until the next batch: called when there is nothing to
-    /// do, so that a worker without packets holds up no update.
+    /// Releases the tables until the next batch. The worker calls it when there is nothing to do,
+    /// so that a worker without packets delays no update.
     fn idle(&mut self);
 }
 
 /// A worker's readers of one family's published tables, by number.
 #[derive(Debug)]
 pub enum Numbered<A: Family> {
-    /// Each of an engine of its own; how many is settled at the start.
+    /// Each table has its own engine; the number of tables is fixed at the start.
     Apart(Vec<Reader<Fib<A>>>),
-    /// Over one memory: what is equal is stored once, and they come and go as they like.
+    /// The tables share one memory: equal parts are stored once, and tables can be added and
+    /// removed.
     Together(Reader<Fibs<A>>),
 }
 
@@ -80,7 +78,7 @@ impl<A: Family> Numbered<A> {
     }
 }
 
-/// Published tables of both families.
+/// The published tables of both families.
 #[derive(Debug)]
 pub struct Tables {
     /// The IPv4 tables.
@@ -90,7 +88,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Takes the only table there is of each family, number 0.
+    /// Makes the tables from the only one of each family, which has number 0.
     pub fn one(v4: Reader<Fib<u32>>, v6: Reader<Fib<u128>>) -> Self {
         Self { v4: Numbered::Apart(vec![v4]), v6: Numbered::Apart(vec![v6]) }
     }

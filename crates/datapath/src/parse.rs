@@ -1,46 +1,46 @@
 //! Parse: from a frame to an address to look up, or to a verdict.
 //!
-//! The first station after a port. Everything that can be said of a packet
-//! without the routes is said here, in the order below, and the first that
-//! applies decides. What passes has a sound header, may be forwarded and has a
-//! TTL to spare. The families part here and stay apart until the packets leave.
+//! This is the first stage after a port. It makes all checks that need no route, in the order
+//! below; the first check that applies decides. A packet that passes has a valid header, may be
+//! forwarded and has a TTL above 1. The families are handled separately from here until the packets
+//! leave.
 //!
 //! ```text
-//!   frame    14 bytes · for this station · ARP and tags to the host · IPv4 or IPv6
-//!              │ not in a group's frame
+//!   frame      14 bytes · own MAC address · ARP and tags to the host · IPv4 or IPv6
+//!                │ unicast frames only
 //!   header     lengths, version, checksum, source routes     RFC 1812 5.2.2, RFC 8200 3
-//!   for whom   own, broadcast, multicast → the host          RFC 1812 5.2.3
-//!   may it     destination, then source                      RFC 1812 5.3.7, RFC 4291 2.5
+//!   delivery   own, broadcast, multicast → the host          RFC 1812 5.2.3
+//!   martian    destination, then source                      RFC 1812 5.3.7, RFC 4291 2.5
 //!   lifetime   TTL above 1                                   RFC 1812 5.3.1
-//!              ▼
-//!            key: the destination
+//!                ▼
+//!              key: the destination
 //! ```
 //!
-//! The lifetime comes last because a packet for the router itself is delivered
-//! whatever its TTL (RFC 1812, 5.3.1), and because a martian is a martian first.
-//! RFC 1812, 5.2.2 puts the checksum before version and IHL; the IHL says what the
-//! checksum covers, so here it is after them, which changes only the counter.
+//! The lifetime is checked last, because a packet for the router itself is delivered whatever its
+//! TTL (RFC 1812, 5.3.1), and because a martian counts as a martian whatever its TTL. RFC 1812,
+//! 5.2.2 puts the checksum before the version and the IHL. The IHL states which bytes the checksum
+//! covers, so here the checksum follows them, which changes only the counter.
 //!
-//! IPv4 options other than source routes, and the hop-by-hop options of IPv6, are
-//! left alone and forwarded with the packet (RFC 7126, RFC 8200 section 4: they
-//! are looked at only by nodes configured to).
+//! IPv4 options other than source routes and the hop-by-hop options of IPv6 are not examined, and
+//! are forwarded with the packet (RFC 7126; RFC 8200, section 4: only nodes that are configured to
+//! examine them do).
 
 use wire::{BadHeader, ethernet, ipv4, ipv6, vlan};
 
 use super::{Locals, Verdict};
 
-/// What a frame is to the next station.
+/// The result of parsing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// An IPv4 packet to forward, by its destination.
     V4(u32),
     /// An IPv6 packet to forward, by its destination.
     V6(u128),
-    /// Decided.
+    /// A frame whose verdict is decided.
     Done(Verdict),
 }
 
-/// Sorts a frame that arrived on the port with address `mac`.
+/// Parses a frame that arrived on the port with address `mac`.
 #[inline(always)]
 pub fn parse(frame: &[u8], mac: [u8; 6], locals: &Locals) -> Parsed {
     let Ok(ether) = ethernet::View::parse(frame) else {
@@ -58,7 +58,7 @@ pub fn parse(frame: &[u8], mac: [u8; 6], locals: &Locals) -> Parsed {
     outcome.unwrap_or_else(Parsed::Done)
 }
 
-/// Sorts a frame that is neither IPv4 nor IPv6.
+/// Returns the verdict of a frame that is neither IPv4 nor IPv6.
 #[cold]
 fn other(kind: u16) -> Verdict {
     match kind {
@@ -68,7 +68,7 @@ fn other(kind: u16) -> Verdict {
     }
 }
 
-/// Sorts a frame whose destination is not this station's own address.
+/// Returns the verdict of a frame whose destination is not the port's own MAC address.
 #[cold]
 fn elsewhere(dst: [u8; 6], kind: u16) -> Verdict {
     if !ethernet::is_group(dst) {
@@ -77,12 +77,12 @@ fn elsewhere(dst: [u8; 6], kind: u16) -> Verdict {
     if kind != ethernet::IPV4 && kind != ethernet::IPV6 {
         return other(kind);
     }
-    // RFC 1812, 5.3.4: what came as a link-layer broadcast or multicast is not
-    // forwarded; whether it is for the host, the host says.
+    // RFC 1812, 5.3.4: a packet that arrived as a link-layer broadcast or multicast is not
+    // forwarded; the host decides whether to accept it.
     if dst == ethernet::BROADCAST { Verdict::Broadcast } else { Verdict::Multicast }
 }
 
-/// Names the verdict of a header that `wire` refused.
+/// Returns the verdict of a header that `wire` refused.
 #[cold]
 fn refused(bad: BadHeader) -> Verdict {
     match bad {
@@ -120,14 +120,14 @@ fn parse_v4(bytes: &[u8], locals: &Locals) -> Result<u32, Verdict> {
     Ok(dst)
 }
 
-/// Says whether an address is in one of the blocks that [`judge_v4`] knows.
+/// Returns whether an address is in one of the blocks that [`judge_v4`] checks.
 #[inline(always)]
 fn odd_v4(address: u32) -> bool {
     let top = address >> 24;
     top == 0 || top == 127 || top >= 224 || address >> 16 == 0xa9fe
 }
 
-/// Judges addresses of which at least one is in a special block.
+/// Checks addresses of which at least one is in a special block.
 #[cold]
 fn judge_v4(src: u32, dst: u32) -> Result<(), Verdict> {
     match dst >> 24 {
@@ -147,9 +147,9 @@ fn judge_v4(src: u32, dst: u32) -> Result<(), Verdict> {
     }
 }
 
-/// Says whether IPv4 options hold a loose or strict source route (RFC 791, 3.1;
-/// dropped by default as RFC 7126, 4.3.5 and 4.4.5 advise). Options that cannot be
-/// read to their end hold none: the packet is not ours to repair.
+/// Returns whether IPv4 options contain a loose or strict source route (RFC 791, 3.1; dropped by
+/// default as RFC 7126, 4.3.5 and 4.4.5 advise). Options that cannot be parsed to their end contain
+/// none: the router does not repair the packet.
 #[cold]
 fn has_source_route(mut options: &[u8]) -> bool {
     loop {
@@ -183,15 +183,15 @@ fn parse_v6(bytes: &[u8], locals: &Locals) -> Result<u128, Verdict> {
     Ok(dst)
 }
 
-/// Says whether an address is in one of the blocks that [`judge_v6`] knows, or
-/// near: the first 16 bits are zero, or from fe80 on.
+/// Returns whether an address is in one of the blocks that [`judge_v6`] checks, or close to one:
+/// the first 16 bits are zero, or fe80 or above.
 #[inline(always)]
 fn odd_v6(address: u128) -> bool {
     let top = (address >> 112) as u16;
     top == 0 || top >= 0xfe80
 }
 
-/// Judges addresses of which at least one is in a special block or near.
+/// Checks addresses of which at least one is in a special block or close to one.
 #[cold]
 fn judge_v6(src: u128, dst: u128) -> Result<(), Verdict> {
     if dst >> 120 == 0xff {
@@ -215,14 +215,14 @@ fn judge_v6(src: u128, dst: u128) -> Result<(), Verdict> {
     Ok(())
 }
 
-/// Returns the source of an IPv4 packet that was parsed.
+/// Returns the source of an IPv4 packet that parse accepted.
 #[inline]
 pub fn source_v4(frame: &[u8]) -> u32 {
     let packet = frame.get(ethernet::LEN..).unwrap_or_default();
     ipv4::View::parse(packet).map_or(0, |packet| packet.src())
 }
 
-/// Returns the source of an IPv6 packet that was parsed.
+/// Returns the source of an IPv6 packet that parse accepted.
 #[inline]
 pub fn source_v6(frame: &[u8]) -> u128 {
     let packet = frame.get(ethernet::LEN..).unwrap_or_default();
@@ -233,7 +233,7 @@ pub fn source_v6(frame: &[u8]) -> u128 {
 mod tests {
     use super::{has_source_route, judge_v4, judge_v6, odd_v4, odd_v6};
 
-    /// The quick question must be asked about no less than what the judge knows.
+    /// The quick test must cover every address that the complete check refuses.
     #[test]
     fn the_quick_question_misses_nothing() {
         let fine = 0xc000_0201;

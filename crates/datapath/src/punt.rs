@@ -43,7 +43,8 @@ pub enum PuntClass {
     Redirect,
 }
 
-/// The most punts a second, by class. 0: none; [`UNLIMITED`](Self::UNLIMITED).
+/// The maximum number of punts a second, by class. 0: none; [`UNLIMITED`](Self::UNLIMITED): no
+/// limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PuntRates {
     /// The rate of [`PuntClass::Local`].
@@ -64,7 +65,7 @@ impl PuntRates {
     /// The rate that does not limit.
     pub const UNLIMITED: u32 = u32::MAX;
 
-    /// Only what is for the host: a router without routes of the kernel's.
+    /// Punts only packets for the host, for a router without the kernel's routes.
     pub const LOCAL_ONLY: Self = Self {
         local: Self::UNLIMITED,
         forward: Self::UNLIMITED,
@@ -77,7 +78,7 @@ impl PuntRates {
     /// The default of a gate: no redirects, because they could lead past it.
     pub const GATE: Self = Self { redirect: 0, ..Self::ROUTER };
 
-    /// The default of a router: some percent of a core at the most, but for what the host
+    /// The default of a router: at most a few percent of a core, except for packets that the host
     /// forwards by its routes.
     pub const ROUTER: Self = Self {
         local: 20_000,
@@ -88,7 +89,7 @@ impl PuntRates {
         redirect: 100,
     };
 
-    /// Returns the share of each of so many workers, rounded up.
+    /// Returns the share of each of `workers` workers, rounded up.
     #[must_use]
     pub fn share(self, workers: usize) -> Self {
         let share = |rate: u32| match rate {
@@ -127,7 +128,7 @@ const PACKET: u64 = 10;
 pub(super) struct Policer {
     /// The tokens of a tick, in tenths of a packet.
     rates: [u32; CLASSES],
-    /// In tenths of a packet.
+    /// The tokens left, in tenths of a packet.
     credit: [u64; CLASSES],
 }
 
@@ -152,7 +153,7 @@ impl Policer {
         true
     }
 
-    /// Adds what a tick brings.
+    /// Adds the tokens of one tick.
     pub(super) fn tick(&mut self) {
         for (credit, rate) in self.credit.iter_mut().zip(self.rates) {
             *credit = (*credit + u64::from(rate)).min(depth(rate));
@@ -160,14 +161,14 @@ impl Policer {
     }
 }
 
-/// Returns the most credit of a rate, in tenths of a packet: two ticks' worth, and so much that a
-/// tick loses nothing of what is less than a packet.
+/// Returns the maximum credit of a rate, in tenths of a packet: two ticks' worth, and enough that
+/// no fraction of a packet is lost at a tick.
 fn depth(rate: u32) -> u64 {
     let rate = u64::from(rate);
     if rate == 0 { 0 } else { (2 * rate).max(PACKET - 1 + rate) }
 }
 
-/// The method of a punt, and the verdict if it fails.
+/// The class of a punt, and the verdict in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Punt {
     /// The class to police; `None`: a token was taken before.
@@ -176,13 +177,13 @@ pub(super) struct Punt {
     pub(super) taken: Verdict,
     /// The verdict if its class has no token left.
     pub(super) limited: Verdict,
-    /// The verdict if the port has no host, or it refuses.
+    /// The verdict if the port has no host, or the host refuses the packet.
     pub(super) refused: Verdict,
 }
 
 impl Punt {
-    /// Returns how a packet that ends in `verdict` is punted, if it is. Where `further`, the host
-    /// looks up in other tables what this one has no route for.
+    /// Returns how to punt a packet that ends in `verdict`, or `None` if it is not punted. With
+    /// `further`, the host continues with other tables where this one has no route.
     pub(super) fn of(verdict: Verdict, further: bool, frame: &[u8]) -> Option<Self> {
         let (class, taken) = match verdict {
             Verdict::TooBig => {

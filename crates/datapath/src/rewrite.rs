@@ -1,18 +1,16 @@
-//! Rewrite: what changes in a packet before it leaves.
+//! Rewrite: the changes to a packet before it leaves.
 //!
 //! ```text
 //!   dst MAC | src MAC | kind |  … TTL-1 … checksum' …  | payload | padding
 //!   └─ from the adjacency ─┘    └─── in the header ───┘            └ cut off
 //! ```
 //!
-//! The MACs become the next hop's and the port's; the TTL or hop limit becomes one
-//! less (RFC 1812, 5.3.1; RFC 8200, 3), and IPv4's checksum follows it by RFC
-//! 1624; nothing else of the packet changes. Bytes behind the packet, other than
-//! the padding of a short frame, are cut off: they are not part of it and might not
-//! fit the link it leaves on.
+//! The MAC addresses become those of the next hop and of the port. The TTL or hop limit is
+//! decremented (RFC 1812, 5.3.1; RFC 8200, 3), and the IPv4 checksum is updated by RFC 1624;
+//! nothing else in the packet changes. Bytes behind the packet, other than the padding of a short
+//! frame, are cut off: they are not part of it and might exceed the MTU of the egress link.
 //!
-//! Nothing is written before all is decided: a packet that is dropped here is the
-//! packet that came.
+//! Nothing is written before all checks have passed: a packet that is dropped here is unchanged.
 
 use wire::{ethernet, ipv4, ipv6};
 
@@ -21,11 +19,11 @@ use super::{Adjacency, Verdict};
 /// The shortest frame that Ethernet carries, without its check sequence.
 const SHORTEST: usize = 60;
 
-/// What the rewriting of a packet came to: the port to leave on and the frame's
-/// length from now on, at most what it was.
+/// The result of a rewrite: the egress port and the new length of the frame, at most the old one;
+/// or a verdict.
 pub type Rewritten = Result<(u16, usize), Verdict>;
 
-/// Prepares an IPv4 packet that was parsed for leaving.
+/// Prepares an IPv4 packet that parse accepted for transmission.
 #[inline(always)]
 pub fn rewrite_v4(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
     let port = adjacency.port()?;
@@ -42,7 +40,7 @@ pub fn rewrite_v4(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
     Ok((port, trimmed(len, usize::from(total))))
 }
 
-/// Prepares an IPv6 packet that was parsed for leaving.
+/// Prepares an IPv6 packet that parse accepted for transmission.
 #[inline(always)]
 pub fn rewrite_v6(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
     let port = adjacency.port()?;
@@ -59,8 +57,8 @@ pub fn rewrite_v6(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
     Ok((port, trimmed(len, total)))
 }
 
-/// Reverts the rewrite of a packet received on the port with address `mac`, for the host to forward
-/// it; the sender's MAC is lost.
+/// Reverts the rewrite of a packet that the port with address `mac` received, so that the host can
+/// forward it; the sender's MAC address is lost.
 #[cold]
 pub(super) fn restore(frame: &mut [u8], mac: [u8; 6]) -> Verdict {
     let Some((ether, packet)) = frame.split_first_chunk_mut::<{ ethernet::LEN }>() else {
@@ -75,8 +73,7 @@ pub(super) fn restore(frame: &mut [u8], mac: [u8; 6]) -> Verdict {
     Verdict::Redirect
 }
 
-/// Prepares a packet that this machine sends itself, of either family: it has passed no
-/// hop, and keeps its TTL.
+/// Prepares a packet of either family that this machine originates: it keeps its TTL.
 #[inline]
 pub fn originate(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
     let port = adjacency.port()?;
@@ -103,8 +100,8 @@ fn address(ether: &mut [u8; ethernet::LEN], adjacency: &Adjacency) {
     ether[6..12].copy_from_slice(&adjacency.src_mac());
 }
 
-/// Returns the length of a frame of `len` bytes with a packet of `total` in it once
-/// what is behind the packet is cut off; a short frame keeps its padding.
+/// Returns the length of a frame of `len` bytes after the bytes behind its packet of `total` bytes
+/// are cut off; a short frame keeps its padding.
 #[inline(always)]
 fn trimmed(len: usize, total: usize) -> usize {
     len.min((ethernet::LEN + total).max(SHORTEST))

@@ -1,26 +1,26 @@
-//! A sample: now and then a destination that a worker has just looked up.
+//! A sample: a destination that a worker has just looked up, for the auditor.
 //!
 //! ```text
 //!   auditor: wanted ──► worker: a batch later, one of its destinations ──► filled ──► auditor
 //! ```
 //!
-//! One slot a worker, which belongs to one side at a time: who reads asks for a sample, the
-//! worker fills the slot once and leaves it alone until it is asked again. So however many
-//! packets pass, a sample costs something as often as it is asked for; every batch
-//! costs a load of a line that nobody writes meanwhile. Neither side waits, locks, or
-//! allocates.
+//! Each worker has one slot, which belongs to one side at a time: the reader requests a sample; the
+//! worker fills the slot once and does not touch it until the next request. So the cost depends on
+//! the number of requests and not of packets; every batch costs one load from a cache line that is
+//! not written in the meantime. Neither side waits, locks or allocates.
 //!
-//! The number says whose turn it is. It is written last (release) and read first (acquire), so
-//! that the words are whole when they are read, and read when they are written again.
+//! The field `turn` states which side owns the slot. It is written last (release) and read first
+//! (acquire), so that the other words are complete when they are read, and have been read when they
+//! are written again.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The slot is the reader's, and empty.
+/// The slot belongs to the reader, and is empty.
 const IDLE: u64 = 0;
-/// The slot is the worker's.
+/// The slot belongs to the worker.
 const WANTED: u64 = 1;
-/// The slot is the reader's, with an IPv4 or an IPv6 address in it.
+/// The slot belongs to the reader, and contains an IPv4 or an IPv6 address.
 const V4: u64 = 4;
 const V6: u64 = 6;
 
@@ -35,7 +35,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Makes an empty slot that nobody has asked for.
+    /// Makes an empty slot without a request.
     pub const fn new() -> Self {
         Self {
             turn: AtomicU64::new(IDLE),
@@ -45,7 +45,7 @@ impl Sample {
         }
     }
 
-    /// Says whether a sample is asked for.
+    /// Returns whether a sample is requested.
     #[inline(always)]
     pub(super) fn is_wanted(&self) -> bool {
         self.turn.load(Ordering::Acquire) == WANTED
@@ -62,20 +62,20 @@ impl Sample {
         self.table.store(table as u64, Ordering::Relaxed);
         self.high.store((bits >> 64) as u64, Ordering::Relaxed);
         self.low.store(bits as u64, Ordering::Relaxed);
-        // Release: who sees the family sees the rest.
+        // Release: a reader that sees the family sees the other words.
         self.turn.store(family, Ordering::Release);
     }
 
-    /// Takes what is there, and asks for another.
+    /// Takes the sample, if there is one, and requests another.
     pub fn take(&self) -> Option<(usize, IpAddr)> {
-        // Acquire: the words were written before.
+        // Acquire: the other words were written before.
         let turn = self.turn.load(Ordering::Acquire);
         if turn == WANTED {
             return None;
         }
         let (high, low) = (self.high.load(Ordering::Relaxed), self.low.load(Ordering::Relaxed));
         let table = self.table.load(Ordering::Relaxed) as usize;
-        // Release: the words were read before they are written again.
+        // Release: the other words were read before they are written again.
         self.turn.store(WANTED, Ordering::Release);
         match turn {
             V4 => Some((table, IpAddr::V4((low as u32).into()))),
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Two threads: nothing is torn.
+    /// Two threads: every sample is complete.
     #[test]
     fn samples_are_whole() {
         const MANY: u64 = 20_000;

@@ -1,9 +1,8 @@
-//! Sources: may a packet come from where it says, by this port?
+//! The reverse path filter: drops packets whose source has no route, or none by their port.
 //!
-//! Unicast reverse path forwarding (RFC 3704, RFC 8704): the source is looked up in the
-//! table that the destination is looked up in, in the same batch, and its route is held
-//! against the port that the packet came in on. Asked only of ports that have it on; the
-//! others pay nothing.
+//! Unicast reverse path forwarding (RFC 3704, RFC 8704): the source is looked up in the table of
+//! the destination, in the same batch, and its route is compared with the port that the packet
+//! arrived on. Only packets of ports with the filter are checked; the others cost nothing.
 //!
 //! | check | passes |
 //! |---|---|
@@ -11,25 +10,25 @@
 //! | `Loose` | sources that have a route (RFC 3704, 2.4) |
 //! | `Strict` | sources whose route leaves by this port (2.2) |
 //!
-//! The route of a source may be a group: then every member's port is right, also that of
-//! a member that is down for now (feasible paths: RFC 3704, 2.3, RFC 8704, 3.2). A next
-//! hop is right by its port whether its MAC is known or not.
+//! If the route of a source is a group, every member's port is accepted, including that of a member
+//! that is down at present (feasible paths: RFC 3704, 2.3, RFC 8704, 3.2). A next hop counts by its
+//! port, whether its MAC address is known or not.
 //!
-//! Neither passes a source whose route is a black hole: with that, dropping by
-//! destination drops by source too (RFC 5635, 4). Nor one of the router's own addresses,
-//! which nobody else has. A route to the host passes `Loose`, and `Strict` where it is
-//! behind the port ([`Adjacency::behind`](super::Adjacency::behind)).
+//! Neither `Loose` nor `Strict` passes a source whose route is a blackhole, so dropping by
+//! destination drops by source too (RFC 5635, 4). Nor do they pass the router's own addresses,
+//! which no other host has. A route to the host passes `Loose`, and `Strict` if it is behind the
+//! port ([`Adjacency::behind`](super::Adjacency::behind)).
 //!
-//! What cannot be a source at all, whatever the routes, has ended in `parse.rs` on every
-//! port: unspecified, loopback, multicast, reserved, link-local. Packets for the router
-//! itself and what it does not forward are not asked here: the host asks.
+//! Addresses that are never valid sources, whatever the routes, have ended in `parse.rs` on every
+//! port: unspecified, loopback, multicast, reserved, link-local. Packets for the router itself and
+//! packets that it does not forward are not checked here: the host checks them.
 //!
-//! At a gate a hook takes packets out of what a port received before they are a batch. There the
-//! check is a pass of its own before the hook ([`drop_spoofed`]): no packet that it refuses is
-//! ever judged, remembered or sent to a grantor.
+//! At a gate a hook takes packets out of the received frames before they are a batch. There the
+//! check is a pass of its own before the hook ([`drop_spoofed`]): no packet that it refuses is ever
+//! classified, recorded or sent to a grantor.
 //!
-//! Limits: a default route is a route, and makes `Loose` pass nearly everything; the
-//! variant that leaves it out (RFC 3704, 2.5) is not there.
+//! Limits: a default route is a route, and makes `Loose` pass nearly everything; the variant that
+//! ignores it (RFC 3704, 2.5) is not implemented.
 
 use fib::{Hop, Reader};
 use port::{Arena, Frame};
@@ -40,12 +39,12 @@ use super::{Adjacencies, Batch, Lookup, Verdict, parse};
 use crate::stats::WorkerStats;
 
 impl ReversePathFilter {
-    /// Judges a packet that came in on `port`, whose source has the hop `hop` and is
-    /// one of the router's own addresses or not.
+    /// Checks a packet that arrived on `port`. `hop` is the hop of its source; `own` states whether
+    /// the source is one of the router's own addresses.
     ///
     /// # Errors
     ///
-    /// [`Verdict::Spoofed`].
+    /// [`Verdict::Spoofed`] if the filter refuses the source.
     #[inline]
     pub fn judge(
         self,
@@ -75,13 +74,13 @@ impl ReversePathFilter {
 pub(super) struct Arrival<'w> {
     /// The port's number.
     pub(super) port: usize,
-    /// Its address.
+    /// The port's MAC address.
     pub(super) mac: [u8; 6],
-    /// The settings for its packets.
+    /// The settings for the port's packets.
     pub(super) terms: &'w Ingress,
 }
 
-/// Drops the packets among `frames`, at most a batch, that their port's check refuses.
+/// Drops the packets among `frames`, at most a batch, that the filter of their port refuses.
 pub(super) fn drop_spoofed(
     arena: &mut Arena,
     frames: &mut Vec<Frame>,
@@ -98,7 +97,7 @@ pub(super) fn drop_spoofed(
     batch.seal();
     batch.add_sources(frames.iter().map(|frame| arena.bytes(frame)));
     batch.lookup(tables, terms.table);
-    // After the tables: every hop of theirs means something in these.
+    // After the tables: these adjacencies contain every hop of those tables.
     let adjacencies = adjacencies.current();
     let mut outcomes = batch.outcomes();
     let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());

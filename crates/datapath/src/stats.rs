@@ -1,13 +1,13 @@
-//! Counters: one writer each, read by anyone at any time.
+//! Counters: each has one writer, and any thread may read it at any time.
 //!
 //! A worker has a [`WorkerStats`] of its own, aligned so that no two workers share
 //! a cache line (128 bytes: adjacent lines are fetched in pairs). It is the only
 //! writer, so adding is a relaxed load and a relaxed store, which compile to a
 //! plain addition in memory: no lock prefix, no contention.
 //!
-//! A [`Snapshot`] is read counter by counter while the worker may run on, so its
-//! sum can be off by the packets of the batch in hand; it is exact between
-//! batches, and [`Snapshot::balanced`] then holds.
+//! A [`Snapshot`] is read counter by counter while the worker may continue, so its sums can be off
+//! by the packets of the current batch; between batches it is exact, and [`Snapshot::balanced`]
+//! holds.
 
 use std::iter::Sum;
 use std::ops::{Add, Sub};
@@ -61,7 +61,7 @@ impl WorkerStats {
         }
     }
 
-    /// Returns where a destination is left for whoever asks for one.
+    /// Returns the slot for a sampled destination.
     #[inline(always)]
     pub fn sample(&self) -> &Sample {
         &self.sample
@@ -81,13 +81,13 @@ impl WorkerStats {
         add(&self.batches, 1);
     }
 
-    /// Counts packets that came for the worker and were lost before it had them.
+    /// Counts packets that a port lost before the worker received them.
     pub(crate) fn lost(&self, verdict: Verdict, n: u64) {
         add(&self.received, n);
         self.ended(verdict, n);
     }
 
-    /// Counts packets as ended so that were counted as sent.
+    /// Counts packets that were counted as sent as ended in `verdict` instead.
     pub(crate) fn unsent(&self, verdict: Verdict, n: u64) {
         add(&self.verdicts[Verdict::Sent], n.wrapping_neg());
         self.ended(verdict, n);
@@ -98,13 +98,13 @@ impl WorkerStats {
         add(&self.sent_bytes, bytes);
     }
 
-    /// Says how many packets wait now.
+    /// Sets the number of packets that wait.
     #[inline(always)]
     pub(crate) fn holds(&self, packets: u64) {
         self.held.store(packets, Ordering::Relaxed);
     }
 
-    /// Counts a packet that is this machine's own.
+    /// Counts a packet that this machine originates.
     #[inline(always)]
     pub fn originated(&self) {
         add(&self.originated, 1);
@@ -139,22 +139,22 @@ impl WorkerStats {
     }
 }
 
-/// The counters at one moment. Those of several workers are added; those of one
-/// at two moments are subtracted.
+/// The counters at one moment. Snapshots of several workers can be added; the snapshots of one
+/// worker at two moments can be subtracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Packets by how they ended.
+    /// Packets by verdict.
     pub verdicts: VerdictMap<u64>,
-    /// Frames taken from ports, and those that ports have lost.
+    /// Frames taken from ports, and frames that ports have lost.
     pub received: u64,
-    /// Bytes of those that were taken, Ethernet header included.
+    /// Bytes of the frames taken from ports, Ethernet header included.
     pub received_bytes: u64,
     /// Bytes of the frames sent, Ethernet header included.
     pub sent_bytes: u64,
-    /// Packets that wait for a neighbor's MAC now. Between two moments the difference,
-    /// which may be below zero (wrapping).
+    /// Packets that wait for a neighbor's MAC address. Between two moments: the difference, which
+    /// may be negative (wrapping).
     pub held: u64,
-    /// Packets that a gate made itself: answers to what was too big.
+    /// Packets that a gate originated, such as ICMP errors for packets that exceeded an MTU.
     pub originated: u64,
     /// IPv4 destinations looked up.
     pub lookups_v4: u64,
@@ -167,7 +167,7 @@ pub struct Snapshot {
 }
 
 impl Default for Snapshot {
-    /// Counts nothing.
+    /// Returns counters of zero.
     fn default() -> Self {
         WorkerStats::new().snapshot()
     }
@@ -179,7 +179,7 @@ impl Snapshot {
         self.verdicts[verdict]
     }
 
-    /// Walks every verdict with its count.
+    /// Iterates over every verdict with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Verdict, u64)> {
         self.verdicts.iter().map(|(verdict, &count)| (verdict, count))
     }
@@ -193,7 +193,7 @@ impl Snapshot {
         self.class(Class::Sent)
     }
 
-    /// Returns how many packets were handed to the host.
+    /// Returns how many packets were punted.
     pub fn punted(&self) -> u64 {
         self.class(Class::Punted)
     }
@@ -203,8 +203,7 @@ impl Snapshot {
         self.class(Class::Dropped)
     }
 
-    /// Says whether received + originated = sent + punted + dropped, and those that still
-    /// wait.
+    /// Returns whether received + originated = sent + punted + dropped + held.
     pub fn balanced(&self) -> bool {
         let ended = self.sent() + self.punted() + self.dropped();
         self.received.wrapping_add(self.originated) == ended.wrapping_add(self.held)
@@ -238,7 +237,7 @@ impl Add for Snapshot {
     }
 }
 
-/// What was counted since `other`, an earlier snapshot of the same counters.
+/// The counts since `other`, an earlier snapshot of the same counters.
 impl Sub for Snapshot {
     type Output = Self;
 
@@ -275,7 +274,7 @@ mod tests {
         assert_eq!((second.snapshot() - before).count(Verdict::NoRoute), 1);
         assert_eq!(align_of::<WorkerStats>(), 128);
 
-        // One that waits is in hand, and in a difference it may have been before.
+        // A held packet has not ended; in a difference it may have been received before.
         let before = second.snapshot();
         second.received(1, 64);
         second.holds(1);

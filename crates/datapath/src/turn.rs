@@ -1,13 +1,13 @@
-//! The turn: what becomes of the packets of one batch once their hops are known.
+//! The turn: sends, holds, punts or drops the packets of one batch once their hops are known.
 //!
 //! ```text
 //!   frame, hop ─► resolve ─► rewrite ─► staged on its egress, sent with the others
-//!                               │ unresolved ─► held, and asked for
-//!                               └ a verdict ──► the host, or freed
+//!                               │ unresolved ─────► held, and a request to resolve
+//!                               └ other verdict ──► punted, or dropped
 //! ```
 //!
-//! Whatever was there before comes first: packets that wait (`hold.rs`) are gone through
-//! in order, and those that still wait are put back in order, before the batch itself.
+//! Packets that wait (`hold.rs`) precede the batch: they are processed in order, and those that
+//! still wait are queued again in order, before the batch itself.
 
 use fib::Hop;
 use port::{Arena, Frame, Port};
@@ -23,14 +23,14 @@ use super::{
 };
 use crate::stats::WorkerStats;
 
-/// A port, what waits to leave on it during one batch, and what came in on it and waits
-/// for a neighbor.
+/// A port, the frames that are staged for it during one batch, and the held packets that arrived on
+/// it.
 pub(super) struct Lane {
     pub(super) port: Box<dyn Port>,
-    /// The port that its packets came by: itself, but for a further queue of a port, and where
-    /// others hand them over.
+    /// The port that its packets arrived on: this port, unless it is a further queue of another
+    /// port or other workers hand its packets over.
     pub(super) ingress: usize,
-    /// Other workers hand them over.
+    /// Other workers hand its packets over.
     pub(super) handed: bool,
     pub(super) mac: [u8; 6],
     pub(super) staged: Vec<Frame>,
@@ -38,7 +38,7 @@ pub(super) struct Lane {
     pub(super) hold: Hold,
 }
 
-/// Prepares a packet for leaving by what its hop means.
+/// Prepares a packet for transmission by the adjacency of its hop.
 #[inline(always)]
 pub(super) fn rewrite(
     bytes: &mut [u8],
@@ -59,36 +59,36 @@ pub(super) fn rewrite(
     }
 }
 
-/// What packets of one batch need that do not simply leave. It is put together where
-/// there is such a packet: one that lives through the loop would keep all of this in
-/// memory, a tenth of the packets a second (`fingerpost-bench datapath`).
+/// The context for a packet of a batch that is not simply sent. It is constructed for each such
+/// packet: a value that lived through the loop would keep all of its fields in memory, which costs
+/// a tenth of the packet rate (`fingerpost-bench datapath`).
 pub(super) struct Turn<'w> {
     pub(super) arena: &'w mut Arena,
     pub(super) lanes: &'w mut [Lane],
     pub(super) stats: &'w WorkerStats,
     pub(super) adjacencies: &'w Adjacencies,
     pub(super) wants: &'w mut WantSender,
-    /// The port that the batch came in on.
+    /// The port that the batch arrived on.
     pub(super) ingress: usize,
-    /// The number of its table.
+    /// The number of the port's table.
     pub(super) table: usize,
-    /// The budget of packets for the host.
+    /// The punts that the port allows.
     pub(super) punts: Punts<'w>,
     pub(super) now: u64,
 }
 
-/// The classes of punts that are allowed for one port.
+/// The punts that are allowed for one port.
 pub(super) struct Punts<'w> {
     pub(super) policer: &'w mut Policer,
-    /// The host looks up in other tables what this one has no route for.
+    /// The host continues with other tables where this one has no route.
     pub(super) further: bool,
-    /// The host would look packets of IPv4, and of IPv6, up in another table: it forwards and
+    /// For IPv4 and for IPv6: the host would look packets up in another table, so it forwards and
     /// answers none.
     pub(super) isolated: [bool; 2],
 }
 
 impl Turn<'_> {
-    /// Lets go those of the port's waiting packets that no longer have to.
+    /// Sends or ends those of the port's held packets that no longer have to wait.
     #[cold]
     pub(super) fn release(&mut self, batch: &Batch) {
         let Some(lane) = self.lanes.get(self.ingress) else { return };
@@ -124,7 +124,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends a packet of this machine's own that does not leave, or holds it.
+    /// Ends a packet of this machine's own that is not sent, or holds it.
     pub(super) fn stay_own(mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict) {
         match verdict {
             Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now), true),
@@ -132,7 +132,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends a packet that does not leave, or holds it.
+    /// Ends a packet that is not sent, or holds it.
     pub(super) fn stay(mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict) {
         match verdict {
             Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now), false),
@@ -140,7 +140,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Keeps a packet until its next hop is resolved, and asks for that.
+    /// Holds a packet until its next hop is resolved, and requests the resolution.
     #[cold]
     fn hold(&mut self, frame: Frame, kind: Kind, hop: Hop, mut wait: Wait, own: bool) {
         let bytes = self.arena.bytes(&frame);
@@ -155,7 +155,7 @@ impl Turn<'_> {
                 self.adjacencies.member(hop, |seed| flow_v6(bytes, seed)),
             ),
         };
-        // What was rewritten, had it been resolved, can be read.
+        // The packet has a valid header, so its destination can be read.
         let (Ok(key), Some(lane)) = (key, self.lanes.get_mut(self.ingress)) else {
             return self.finish(frame, Verdict::Unresolved, own);
         };
@@ -167,9 +167,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends a packet that is not sent: hands it to the host of the port it came from, or
-    /// frees it. One of this machine's own is never handed to its host, which would send it
-    /// past the gate, or to itself.
+    /// Ends a packet that is not sent: punts it to the host of the port that it arrived on, or
+    /// drops it. A packet of this machine's own is never punted to its host, which would send it
+    /// past the gate, or back to itself.
     fn finish(&mut self, frame: Frame, verdict: Verdict, own: bool) {
         if own {
             let kept = verdict.class() == Class::Punted;
@@ -201,20 +201,20 @@ impl Turn<'_> {
 }
 
 impl Lane {
-    /// Makes a lane, with all the memory it will use: a batch and all that waits may
-    /// leave by one.
+    /// Makes a lane and allocates all the memory that it uses: a batch and all held packets may
+    /// leave by one lane.
     pub(super) fn new(port: Box<dyn Port>, ingress: usize) -> Self {
         let staged = Vec::with_capacity(SIZE + HELD);
         let (handed, hold) = (false, Hold::new());
         Self { mac: port.mac(), port, ingress, handed, staged, staged_bytes: 0, hold }
     }
 
-    /// Makes the lane of packets that other workers hand over, as if they had come in by `ingress`.
+    /// Makes the lane of packets that other workers hand over, as if they had arrived on `ingress`.
     pub(super) fn handed(port: Box<dyn Port>, ingress: usize) -> Self {
         Self { handed: true, ..Self::new(port, ingress) }
     }
 
-    /// Takes a frame that is to leave here, and is `len` bytes long from now on.
+    /// Stages a frame for transmission here, and sets its length to `len` bytes.
     #[inline(always)]
     pub(super) fn stage(&mut self, arena: &Arena, mut frame: Frame, len: usize) {
         if len != frame.len() {
@@ -224,7 +224,7 @@ impl Lane {
         self.staged.push(frame);
     }
 
-    /// Sends what is staged, counts it, and drops what the port refuses twice.
+    /// Sends the staged frames, counts them, and drops those that the port refuses twice.
     pub(super) fn send(&mut self, arena: &mut Arena, stats: &WorkerStats) {
         let staged = self.staged.len();
         self.port.transmit(arena, &mut self.staged);

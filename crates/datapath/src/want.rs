@@ -1,27 +1,27 @@
-//! Wants: which next hops a worker would like to be resolved.
+//! Wants: the requests of a worker to resolve next hops.
 //!
 //! ```text
-//!   worker ─ ask ─► asked lately? ─ no ─► ring of SLOTS ─► next ─ control side
+//!   worker ─ ask ─► requested lately? ─ no ─► ring of SLOTS ─► take ─ control plane
 //! ```
 //!
-//! One ring a worker, one end each: the worker puts, the control side takes, and
-//! neither waits for the other, locks, or allocates. What is put is whole before the
-//! number of what was put says so (release), and is read after that number (acquire);
-//! the same the other way round for slots that are free again. A full ring takes
-//! nothing: the next packet asks again.
+//! Each worker has one ring: the worker puts requests, the control plane takes them, and neither
+//! waits for the other, locks or allocates. A slot is written before the number of put requests is
+//! stored (release), and is read after that number is loaded (acquire); the number of taken
+//! requests frees slots in the same way. A full ring accepts nothing: the next packet repeats the
+//! request.
 //!
-//! A want names the hop, so that a gateway can be found by it, and the destination: on a
-//! connected network that is the neighbor, and one hop stands for all of them. Packets
-//! of one destination come by thousands; a small memory of what was asked lately keeps
-//! the ring for what is new. Two destinations that share a place in it ask more often
-//! than they need, which who takes must stand anyway; a packet that waits asks for itself
-//! no more often than that (`hold.rs`).
+//! A request names the hop, which identifies a gateway, and the destination: on a connected network
+//! the destination is the neighbor, and one hop stands for all of them. Thousands of packets arrive
+//! for one destination, so a small memory of recent requests keeps duplicates out of the ring. Two
+//! destinations that share a place in that memory are requested more often than necessary, which
+//! the control plane has to tolerate anyway; a held packet repeats its request no more often than
+//! that (`hold.rs`).
 //!
-//! **Use.** The kernel confirms a neighbor that packets are sent to and lets any other grow
+//! **Use.** The kernel confirms a neighbor that it sends packets to and lets any other become
 //! stale, and it does not see the worker's packets. So the worker marks the hops that it uses, a
-//! bit each, and the control side takes the marks, clears them and tells the kernel. Hops share
-//! bits by their number modulo [`MARKS`]: so an unused neighbor may be confirmed.
-//! Both sides write a word without a lock, so that a mark may be lost: the next packet sets it.
+//! bit each; the control plane takes the marks, clears them and reports the use to the kernel. Hops
+//! share bits by their number modulo [`MARKS`], so an unused neighbor may be confirmed. Both sides
+//! write a word without a lock, so a mark may be lost: the next packet sets it.
 
 use std::iter;
 use std::net::IpAddr;
@@ -30,16 +30,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fib::Hop;
 
-/// Wants on their way.
+/// The number of slots in the ring.
 const SLOTS: usize = 256;
-/// What is remembered of those asked.
+/// The number of entries in the memory of recent requests.
 const MEMORY: usize = 256;
-/// Bits for hops in use.
+/// The number of bits for hops in use.
 pub const MARKS: usize = 1 << 16;
-/// How many ticks a want is not asked again.
+/// The number of ticks in which a request is not repeated.
 pub(super) const AGAIN: u64 = 5;
 
-/// A destination, in the family's own form.
+/// A destination, in the representation of its family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// IPv4.
@@ -48,21 +48,21 @@ pub enum Key {
     V6(u128),
 }
 
-/// A next hop that packets wait for.
+/// A request: a next hop that packets wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Want {
     /// The hop whose adjacency is not resolved; of a group, the member.
     pub hop: Hop,
     /// The number of the table that has the route.
     pub table: usize,
-    /// Where a packet was to go.
+    /// The destination of a packet.
     pub address: IpAddr,
 }
 
-/// Words of a slot: hop and table, family, address.
+/// The words of a slot: hop and table, family, address.
 type Slot = [AtomicU64; 4];
 
-/// A number that one side writes and the other reads, on a pair of lines of its own.
+/// A number that one side writes and the other reads, on its own pair of cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
@@ -70,14 +70,14 @@ struct Count(AtomicU64);
 #[derive(Debug)]
 struct Ring {
     slots: [Slot; SLOTS],
-    /// How many were ever put, and taken.
+    /// The numbers of requests that were put and taken since the start.
     put: Count,
     taken: Count,
     /// The hops in use, a bit each.
     marks: Box<[AtomicU64]>,
 }
 
-/// Makes a ring and returns its ends: for a worker, and for the control side.
+/// Makes a ring and returns its ends: for a worker, and for the control plane.
 pub fn wants() -> (WantSender, WantReceiver) {
     let slots = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
     let ring = Arc::new(Ring {
@@ -90,10 +90,10 @@ pub fn wants() -> (WantSender, WantReceiver) {
     (WantSender { ring: Arc::clone(&ring), put: 0, asked }, WantReceiver { ring, taken: 0 })
 }
 
-/// What was asked, and when.
+/// A recent request, and its tick.
 type Asked = Option<(Hop, usize, Key, u64)>;
 
-/// The worker's end.
+/// The worker's end of the ring.
 #[derive(Debug)]
 pub struct WantSender {
     ring: Arc<Ring>,
@@ -102,7 +102,7 @@ pub struct WantSender {
 }
 
 impl WantSender {
-    /// Asks for `hop`, unless it was asked lately; `now` counts ticks.
+    /// Requests `hop`, unless it was requested lately; `now` is the current tick.
     pub(super) fn ask(&mut self, hop: Hop, table: usize, key: Key, now: u64) {
         let (family, address) = match key {
             Key::V4(address) => (4, address.into()),
@@ -118,7 +118,7 @@ impl WantSender {
         {
             return;
         }
-        // Acquire: what the other end has read of the slot, it has read before.
+        // Acquire: the other end has read the slot before it is written again.
         let room = self.put - self.ring.taken.0.load(Ordering::Acquire) < SLOTS as u64;
         if let Some(slot) = self.ring.slots.get(self.put as usize % SLOTS)
             && room
@@ -127,7 +127,7 @@ impl WantSender {
                 word.store(value, Ordering::Relaxed);
             }
             self.put += 1;
-            // Release: who sees the number sees the slot.
+            // Release: a receiver that sees the number sees the slot.
             self.ring.put.0.store(self.put, Ordering::Release);
             *asked = Some((hop, table, key, now));
         }
@@ -147,7 +147,7 @@ impl WantSender {
     }
 }
 
-/// The control side's end.
+/// The control plane's end of the ring.
 #[derive(Debug)]
 pub struct WantReceiver {
     ring: Arc<Ring>,
@@ -155,9 +155,9 @@ pub struct WantReceiver {
 }
 
 impl WantReceiver {
-    /// Takes the oldest want.
+    /// Takes the oldest request.
     pub fn take(&mut self) -> Option<Want> {
-        // Acquire: the slots below this number are whole.
+        // Acquire: the slots below this number are complete.
         if self.taken == self.ring.put.0.load(Ordering::Acquire) {
             return None;
         }
@@ -174,8 +174,8 @@ impl WantReceiver {
         Some(Want { hop: Hop((who >> 32) as u32), table: who as u32 as usize, address })
     }
 
-    /// Adds the hops that were used since the last time to `used`, bit by bit: [`MARKS`] of them,
-    /// a hop's at its number modulo that.
+    /// Adds the hops that were used since the last call to `used`, which has [`MARKS`] bits: a hop
+    /// has the bit at its number modulo [`MARKS`].
     pub fn take_marks(&self, used: &mut [u64]) {
         for (word, used) in self.ring.marks.iter().zip(used) {
             if word.load(Ordering::Relaxed) != 0 {
@@ -184,7 +184,7 @@ impl WantReceiver {
         }
     }
 
-    /// Takes all that are there.
+    /// Takes all requests in the ring.
     pub fn drain(&mut self) -> impl Iterator<Item = Want> {
         iter::from_fn(|| self.take())
     }
@@ -200,7 +200,7 @@ mod tests {
         let six = 0x2001_0db8 << 96 | 7;
         ask.ask(Hop(3), 0, Key::V4(0xc000_0201), 0);
         ask.ask(Hop(u32::MAX), 70_000, Key::V6(six), 0);
-        // The same address in the other family is another.
+        // The same address in the other family is another request.
         ask.ask(Hop(3), 0, Key::V6(0xc000_0201), 0);
         for _ in 0..1000 {
             ask.ask(Hop(3), 0, Key::V4(0xc000_0201), AGAIN - 1);
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(get.drain().count(), 1, "it was never asked");
     }
 
-    /// Two threads: everything that was put is taken, whole, once and in order.
+    /// Two threads: every request that was put is taken, complete, once and in order.
     #[test]
     fn nothing_is_torn_or_lost_between_threads() {
         const ASKED: u32 = 100_000;

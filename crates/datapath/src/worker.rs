@@ -1,8 +1,7 @@
 //! The worker: one core's turn over its ports.
 //!
-//! A worker owns an arena, a queue of every port (or several, of which it sends by the
-//! first) and its readers of the tables, and shares nothing that is written with any
-//! other worker. A turn is:
+//! A worker owns an arena, a queue of every port (or several, of which it sends by the first) and
+//! its readers of the tables. It shares no writable memory with other workers. A turn is:
 //!
 //! ```text
 //!   for each port:
@@ -15,23 +14,23 @@
 //!   for each port: flush
 //! ```
 //!
-//! A gate is a worker with a hook (`hook.rs`) that takes packets out of what was
-//! received before they are a batch, and has them leave later, on its own account.
+//! A gate's worker has a hook (`hook.rs`), which takes packets out of the received frames before
+//! they are a batch, and sends packets from its own queues later.
 //!
-//! Frames for one egress are sent in the order in which they came. What a port
-//! does not take is offered once more after a flush, and then dropped: a queue that
-//! grows without bound would only add delay.
+//! Frames for one egress port are sent in the order of their arrival. Frames that a port does not
+//! accept are offered once more after a flush, and then dropped: a queue that grows without bound
+//! would only add delay.
 //!
-//! Tables, adjacencies and ingresses are taken anew for every batch, in the order
-//! that `adjacency.rs` asks for, so that what the control side publishes holds from
-//! the next batch on.
+//! The worker takes tables, adjacencies and ingresses anew for every batch, in the order that
+//! `adjacency.rs` requires, so that a publication of the control plane applies from the next batch
+//! on.
 //!
-//! A worker has no clock of its own: whoever runs it looks at one from time to time and
-//! calls [`Worker::tick`].
+//! A worker has no clock of its own: the thread that runs it reads one from time to time and calls
+//! [`Worker::tick`].
 //!
-//! The datapath never blocks, locks, logs, allocates or panics. All memory is made
-//! in [`Worker::new`]; `tests/allocation.rs` counts allocations while packets of
-//! every kind pass.
+//! The datapath never blocks, locks, logs, allocates or panics. All memory is allocated in
+//! [`Worker::new`]; `tests/datapath/allocation.rs` counts allocations while packets of every kind
+//! pass.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,32 +50,32 @@ use super::{
 };
 use crate::stats::WorkerStats;
 
-/// How often [`Worker::tick`] is to be called, about.
+/// The approximate interval between calls of [`Worker::tick`].
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// Batches of fewer packets than this always mark the hops that they use; larger ones, of which
-/// each packet counts, in one of so many ticks: a second.
+/// Batches of fewer packets than this always mark the hops that they use. Larger ones, in which the
+/// cost of each packet matters, do so in one of `MARKING` ticks, which is once a second.
 pub(super) const FEW: usize = 32;
 pub(super) const MARKING: u64 = 10;
 
-/// How far ahead of the parser packets are fetched into the cache, in frames.
+/// The prefetch distance of the parser, in frames.
 const AHEAD: usize = 8;
 
-/// What a worker is made from.
+/// The parts that a worker is made from.
 pub struct WorkerSetup<L> {
-    /// The frames of all its ports.
+    /// The arena for the frames of all its ports.
     pub arena: Arena,
-    /// Its ports; adjacencies name them by their place here.
+    /// Its ports; their index is the port number of adjacencies.
     pub ports: Vec<Box<dyn Port>>,
     /// Its readers of the tables.
     pub tables: L,
-    /// Its reader of what the hops mean.
+    /// Its reader of the adjacencies.
     pub adjacencies: Reader<Adjacencies>,
-    /// Its reader of what holds for packets of each port.
+    /// Its reader of the settings of each port.
     pub ingresses: Reader<Ingresses>,
-    /// Where it asks for next hops to be resolved.
+    /// Its end of the ring of requests to resolve next hops.
     pub wants: WantSender,
-    /// Where it counts; no other worker's.
+    /// Its counters, which no other worker writes.
     pub stats: Arc<WorkerStats>,
 }
 
@@ -85,7 +84,7 @@ pub struct WorkerSetup<L> {
 pub struct Remains {
     /// Its hook, if it had one.
     pub hook: Option<Box<dyn PacketHook>>,
-    /// The port by which other workers hand packets over, if there was one.
+    /// The port of the packets that other workers hand over, if there was one.
     pub handed: Option<Box<dyn Port>>,
 }
 
@@ -111,14 +110,14 @@ pub struct Worker<L> {
     pub(super) hook: Option<Box<dyn PacketHook>>,
     /// Packets that the hook sends in this turn.
     pub(super) egress: Vec<EgressPacket>,
-    /// Ticks so far.
+    /// The number of ticks so far.
     pub(super) now: u64,
-    /// Packets that wait, as last told.
+    /// The number of held packets that the counters report.
     held: usize,
 }
 
 impl<L: Lookup> Worker<L> {
-    /// Makes a worker, with all the memory it will use.
+    /// Makes a worker and allocates all the memory that it uses.
     pub fn new(setup: WorkerSetup<L>) -> Self {
         let WorkerSetup { arena, ports, tables, adjacencies, ingresses, wants, stats } = setup;
         Self {
@@ -139,30 +138,31 @@ impl<L: Lookup> Worker<L> {
         }
     }
 
-    /// Adds another receive queue of the port number `ingress`; no packet leaves by it.
+    /// Adds another receive queue of port number `ingress`; no packet leaves by it.
     #[must_use]
     pub fn with_queue(mut self, port: Box<dyn Port>, ingress: usize) -> Self {
         self.lanes.push(Lane::new(port, ingress));
         self
     }
 
-    /// Has it take packets of its flows from other workers, by `port`: as if they had come in
-    /// on the port number `ingress`. Nothing leaves by it.
+    /// Adds `port`, by which other workers hand over packets of this worker's flows, as if they had
+    /// arrived on port number `ingress`. No packet leaves by it.
     #[must_use]
     pub fn with_handed(mut self, port: Box<dyn Port>, ingress: usize) -> Self {
         self.lanes.push(Lane::handed(port, ingress));
         self
     }
 
-    /// Lets the host forward and answer for the router, at these rates of this worker's own;
-    /// without, it is handed what its own routes lead to.
+    /// Lets the host forward and answer for the router, at these rates for this worker. Without
+    /// this call the worker punts only packets for the host and packets whose route leads to the
+    /// host.
     #[must_use]
     pub fn with_punts(mut self, rates: PuntRates) -> Self {
         self.punts = Policer::new(rates);
         self
     }
 
-    /// Makes this worker a gate's.
+    /// Adds the hook of a gate or a grantor.
     #[must_use]
     pub fn with_hook(mut self, hook: Box<dyn PacketHook>) -> Self {
         self.hook = Some(hook);
@@ -197,7 +197,7 @@ impl<L: Lookup> Worker<L> {
         received
     }
 
-    /// Forwards one batch from one port, and what waits of those before it.
+    /// Forwards one batch from one port, and before it the held packets of that port.
     fn turn(&mut self, from: usize) -> usize {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
@@ -264,10 +264,11 @@ impl<L: Lookup> Worker<L> {
                 sample.fill(terms.table, address);
             }
         }
-        // After the tables: every hop of theirs means something in these.
+        // After the tables: these adjacencies contain every hop of those tables.
         let adjacencies = adjacencies.current();
         let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
-        // What was handed over waits with what came by its port, and is released with it.
+        // Held packets that were handed over are in the queue of their ingress port, which releases
+        // them.
         let waits = lanes.get(from).is_some_and(|lane| lane.hold.len() > 0);
         if waits {
             let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
@@ -321,7 +322,7 @@ impl<L: Lookup> Worker<L> {
 }
 
 impl<L> Worker<L> {
-    /// Says that another [`TICK`] is over. Packets that have waited for about a second
+    /// Advances the worker's clock by one [`TICK`]. Packets that have waited for about a second
     /// end.
     pub fn tick(&mut self) {
         self.now += 1;
@@ -335,8 +336,8 @@ impl<L> Worker<L> {
         self.tell_held();
     }
 
-    /// Counts what the ports have lost since `before` was read from them, and returns what they
-    /// have counted now: so that every packet that came for this worker is in its counters.
+    /// Counts the packets that the ports have lost since `before`, and stores their present
+    /// counters there, so that the worker's counters include every packet that arrived for it.
     pub fn count_losses(&mut self, before: &mut Vec<PortStats>) {
         before.resize_with(self.lanes.len(), PortStats::default);
         for (lane, before) in self.lanes.iter().zip(before) {
@@ -354,13 +355,13 @@ impl<L> Worker<L> {
         }
     }
 
-    /// Lets the ports take nothing more; what they have taken comes with the next
+    /// Stops the ports from accepting packets; those that they have accepted arrive with the next
     /// polls.
     pub fn retire(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.port.retire());
     }
 
-    /// Ends the packets that wait: the last that a worker does. Dropping it does so too.
+    /// Ends the packets that wait: the last call to a worker. Dropping a worker does the same.
     pub fn close(&mut self) {
         for lane in &mut self.lanes {
             while let Some(held) = lane.hold.pop() {
@@ -374,9 +375,8 @@ impl<L> Worker<L> {
         self.tell_held();
     }
 
-    /// Ends the packets that wait and gives away what is not of this worker's memory: its
-    /// hook, and the port by which other workers hand packets over. Both go on with another
-    /// worker.
+    /// Ends the packets that wait, and returns the parts that continue with another worker: the
+    /// hook, and the port by which other workers hand packets over.
     pub fn suspend(mut self) -> Remains {
         let mut hook = self.hook.take();
         if let Some(hook) = &mut hook {
@@ -395,13 +395,13 @@ impl<L> Worker<L> {
         Remains { hook, handed }
     }
 
-    /// Returns how many packets wait: for a neighbor's MAC, or in a hook's queues.
+    /// Returns how many packets wait, for a neighbor's MAC address or in a hook's queues.
     pub fn held(&self) -> usize {
         let queued = self.hook.as_ref().map_or(0, |hook| hook.queued());
         queued + self.lanes.iter().map(|lane| lane.hold.len()).sum::<usize>()
     }
 
-    /// Says whether turns are wanted soon, packets or not.
+    /// Returns whether the worker needs another turn soon, even if no packet arrives.
     pub fn is_busy(&self) -> bool {
         self.held() > 0 || self.hook.as_ref().is_some_and(|hook| hook.has_pending_work())
     }
@@ -415,8 +415,8 @@ impl<L> Worker<L> {
         }
     }
 
-    /// Returns the ports, in the order in which adjacencies number them; then the further queues
-    /// of them; the one that other workers hand packets over by is the last.
+    /// Returns the ports in the order of their numbers in adjacencies, then the further queues of
+    /// ports; the port by which other workers hand packets over is the last.
     pub fn ports(&self) -> impl Iterator<Item = &dyn Port> {
         self.lanes.iter().map(|lane| &*lane.port)
     }

@@ -1,4 +1,4 @@
-//! The fast path allocates nothing: counted while packets of every kind pass.
+//! The fast path does not allocate: the tests count allocations while packets of every kind pass.
 
 use crate::flows::{grouped, odd};
 use crate::packets::{arriving, draw, spoil};
@@ -28,7 +28,7 @@ fn polling_allocates_nothing() {
             }
         });
         assert_eq!(allocated.count_total, 0, "in turn {turn}");
-        // Emptying the other ends allocates, outside of what is measured.
+        // Emptying the far ends allocates, outside the measured section.
         for far in &mut rig.far {
             while far.take().is_some() {}
         }
@@ -38,8 +38,8 @@ fn polling_allocates_nothing() {
     assert!(rig.worker.stats().snapshot().balanced());
 }
 
-/// Groups, checks of sources, packets that wait and are asked for, let go and ended;
-/// what is published in between is made, and taken back, by the control side.
+/// Covers groups, source checks, and packets that wait, are requested, released and ended. The
+/// control plane makes and reclaims the adjacencies outside the measured section.
 #[test]
 fn waiting_choosing_and_checking_allocate_nothing() {
     let mut rig = grouped();
@@ -86,7 +86,7 @@ fn waiting_choosing_and_checking_allocate_nothing() {
     }
 }
 
-/// The counter counts: the test above could fail.
+/// The counter counts, so that the tests above can fail.
 #[test]
 fn the_counter_counts() {
     let allocated = allocation_counter::measure(|| drop(std::hint::black_box(vec![1_u8; 10])));

@@ -1,5 +1,5 @@
-//! What is published while packets pass holds from the next batch on, and nothing
-//! that a family without packets holds is in the way.
+//! Changes that are published while packets pass apply from the next batch on, and a family without
+//! packets delays none of them.
 
 use fib::{Choice, Hop, Prefix, Rib, Updater};
 use fingerpost_datapath::{Adjacency, Tables, Verdict};
@@ -24,7 +24,7 @@ fn a_neighbor_with_another_mac_and_link_is_reached_from_the_next_packet_on() {
         let changed = adjacencies(&rig.model);
         rig.adjacencies.publish(Box::new(changed));
         assert_eq!(rig.compare(std::slice::from_ref(&there)).sent(), 1);
-        // The worker was idle in the end: what was replaced can be had back.
+        // The worker was idle at the end, so the replaced adjacencies can be reclaimed.
         assert!(rig.adjacencies.reclaim().is_some());
     }
 }
@@ -43,8 +43,8 @@ fn own_addresses_come_and_go() {
     assert_eq!(count(&mut rig, Verdict::OwnAddress), 1);
 }
 
-/// A worker that never rests, with packets of one family, must let go of the other
-/// family's tables: else the third change would not be published.
+/// A worker that is never idle, with packets of one family, must release the other family's tables:
+/// otherwise the third change would not be published.
 #[test]
 fn a_family_without_packets_holds_up_no_update() {
     let mut v4_routes = Rib::new();

@@ -1,5 +1,5 @@
-//! Ports that lose, damage, cut, repeat, reorder and refuse: the sums still hold,
-//! and nothing that is not a sound packet leaves.
+//! Ports that lose, damage, truncate, duplicate, reorder and refuse frames: the counters still
+//! balance, and only valid packets leave.
 
 use fastrand::Rng;
 use fingerpost_datapath::{Adjacency, Verdict, VerdictMap};
@@ -12,8 +12,8 @@ use crate::packets::header_checksum;
 use crate::reference::Way;
 use crate::rig::{Rig, adjacencies, hop};
 
-/// Checks that a frame may leave the router: addressed by a gateway of the model,
-/// whole, with a right checksum and a lifetime.
+/// Checks that a frame may leave the router: it has the MAC addresses of a gateway of the model, is
+/// complete, and has a correct checksum and a TTL above 0.
 fn sound(rig: &Rig, port: usize, frame: &[u8]) {
     let ether = ethernet::View::parse(frame).expect("a whole Ethernet header");
     let known = rig.model.gateways.iter().any(|gateway| {
@@ -51,7 +51,7 @@ fn the_sums_hold_whatever_the_ports_do() {
             Rig::with_ports(|at, port| Box::new(Faulty::new(port, faults, 10 * seed + at as u64)));
         let mut rng = Rng::with_seed(seed);
         for _ in 0..4 {
-            // Neighbors are forgotten and found again all the while.
+            // Neighbors become unresolved and resolved again in between.
             let mut changed = adjacencies(&rig.model);
             for at in (0..4).filter(|_| rng.u8(..4) == 0) {
                 changed.set(hop(Way::To(at)), Adjacency::unresolved(1));
@@ -62,7 +62,7 @@ fn the_sums_hold_whatever_the_ports_do() {
             }
             let frames: Vec<_> = (0..rng.usize(..500)).map(|_| draw_spoilt(&mut rng, 32)).collect();
             let sent = frames.len() as u64;
-            // The balance and the return of every frame are checked in there.
+            // `pass` checks the balance and the return of every frame.
             let counted = rig.pass(frames);
             assert!(counted.received <= 2 * sent);
             let mut left = 0;

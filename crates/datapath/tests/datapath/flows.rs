@@ -1,4 +1,4 @@
-//! Groups: the twin of the flow's hash, shares of many flows, and flows that stay.
+//! Groups: a reference for the flow hash, the shares of many flows, and flows that do not move.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::reference::{Gateway, Way};
 use crate::rig::{Rig, adjacencies, hop};
 
 const HERE: u32 = 0xc000_0263;
-/// The hop of 10.0.0.0/8, in the model a gateway's.
+/// The hop of 10.0.0.0/8; in the model it stands for a gateway.
 const TEN: Hop = Hop(2);
 
 fn be(bytes: &[u8], at: usize, count: usize) -> u64 {
     (at..at + count).fold(0, |value, at| value * 256 + u64::from(bytes[at]))
 }
 
-/// The flow of an IP packet, in plain words; the packet is sound on its outside.
+/// Computes the flow hash of an IP packet in plain arithmetic; its outer header is valid.
 pub(crate) fn flow(packet: &[u8], seed: u64) -> u64 {
     let (golden, modulus) = (0x9e37_79b9_7f4a_7c15_u128, 1_u128 << 64);
     let fold = |word: u128, factor: u128| {
@@ -92,7 +92,7 @@ fn behind_extensions(first: u8, payload: &[u8]) -> Option<(u8, &[u8])> {
     None
 }
 
-/// A UDP packet of one flow of 2^32, by its number.
+/// Makes a UDP packet of the flow with this number, of 2^32 flows.
 fn of_flow(number: u32) -> Vec<u8> {
     let mut frame = v4(HERE, 0x0a00_0000 | number >> 16 & 0xff);
     frame[34..36].copy_from_slice(&(1024 + (number & 0xff) as u16).to_be_bytes());
@@ -100,8 +100,8 @@ fn of_flow(number: u32) -> Vec<u8> {
     frame
 }
 
-/// Adjacencies with hop 2 a group of these members, by their places among `count`
-/// gateways at hops 100 and on; their MACs end in their place.
+/// Makes a group of these members, and adjacencies in which hop 2 stands for it. Member number `at`
+/// has hop 100 + `at`, and its MAC address ends in `at`.
 fn members(weights: &[(u32, u16)], before: &Group) -> (Arc<Group>, Adjacencies) {
     let listed: Vec<_> = weights.iter().map(|&(at, weight)| (Hop(100 + at), weight)).collect();
     let group = Arc::new(Group::of(&listed, before));
@@ -114,8 +114,8 @@ fn members(weights: &[(u32, u16)], before: &Group) -> (Arc<Group>, Adjacencies) 
     (group, adjacencies)
 }
 
-/// Sends one packet of each of `flows` flows and returns who had it: by the flow's
-/// number the last byte of the MAC it was sent to.
+/// Sends one packet of each of `flows` flows and returns, by the flow's number, the last byte of
+/// the MAC address that it was sent to.
 fn who(rig: &mut Rig, flows: u32) -> Vec<u8> {
     let mut who = Vec::new();
     for first in (0..flows).step_by(200) {
@@ -154,8 +154,8 @@ fn shares_of_100000_flows_are_within_two_per_cent_of_the_weights() {
         (vec![(1, 1), (2, 1)], FLOWS),
         (vec![(1, 1), (2, 2), (3, 3)], FLOWS),
         ((1..=8).map(|at| (at, 1)).collect(), FLOWS),
-        // Of 100,000 flows that are dealt by chance a share of a twentieth is off by
-        // 1.4 % as a rule, however good the hash; of 400,000 by half of that.
+        // If 100,000 flows are assigned at random, a share of a twentieth is usually off by 1.4 %,
+        // however good the hash; with 400,000 flows by half of that.
         (vec![(1, 10), (2, 1), (3, 5), (4, 4)], 4 * FLOWS),
     ] {
         let mut rig = Rig::new();
@@ -180,15 +180,15 @@ fn one_of_eight_members_goes_and_only_its_flows_move() {
         assert!(before == after || *before == 3, "a flow of {before} moves to {after}");
         assert_ne!(*after, 3);
     }
-    // It is back, and takes its share from all; nothing else moves.
+    // The member is back and takes its share from all others; nothing else moves.
     rig.adjacencies.publish(Box::new(members(&all, &without).1));
     let again = who(&mut rig, FLOWS);
     shares_are_right(&again, &all);
     assert!(again.iter().zip(&after).all(|(again, after)| again == after || *again == 3));
 }
 
-/// The rig with 10.0.0.0/8 and 2001:db8::/32 on a group of three gateways, in worker
-/// and model; one has the small MTU.
+/// Makes the rig with 10.0.0.0/8 and 2001:db8::/32 routed to a group of three gateways, in the
+/// worker and in the model; one gateway has the small MTU.
 pub(crate) fn grouped() -> Rig {
     let mut rig = Rig::new();
     for (at, port) in [(4, 1), (5, 2), (6, 2)] {
@@ -214,7 +214,7 @@ pub(crate) fn grouped() -> Rig {
     rig
 }
 
-/// Tunnels, fragments, extension headers: each packet by the gateway of the twin.
+/// Tunnels, fragments, extension headers: each packet leaves by the gateway that the model selects.
 #[test]
 fn every_kind_of_packet_goes_the_way_of_its_flow() {
     let mut rig = grouped();
@@ -232,8 +232,8 @@ fn every_kind_of_packet_goes_the_way_of_its_flow() {
     assert!(ways[4..].iter().all(|&count| count > 3000), "{ways:?}");
 }
 
-/// Draws a packet to the group: a protocol of any kind, with bytes that may be
-/// extension headers, fragments, packets in packets, or nothing of it.
+/// Draws a packet to the group: of any protocol, with a payload that may be extension headers,
+/// fragments, packets in packets, or none of these.
 pub(crate) fn odd(rng: &mut fastrand::Rng) -> Vec<u8> {
     let protocols = [0, 4, 6, 17, 33, 41, 43, 44, 50, 51, 60, 132, 136, 1];
     let protocol = protocols[rng.usize(..protocols.len())];
@@ -266,7 +266,7 @@ pub(crate) fn odd(rng: &mut fastrand::Rng) -> Vec<u8> {
     };
     let at = frame.len() - len;
     rng.fill(&mut frame[at..]);
-    // Half of the time something that makes sense behind the header.
+    // Half of the time, the bytes behind the header are plausible headers.
     if rng.bool() {
         let mut rest = &mut frame[at..];
         for _ in 0..rng.usize(..4) {
@@ -338,7 +338,7 @@ fn a_group_of_nobody_and_a_group_in_a_group_are_no_route() {
     published.set_group(Hop(101), group);
     rig.adjacencies.publish(Box::new(published.clone()));
     assert_eq!(rig.pass(frames()).count(Verdict::NoRoute), 10);
-    // A group that becomes a next hop again is one.
+    // A group that is replaced by a next hop is no group any more.
     published.set(TEN, Adjacency::new(1, [2; 6], [2; 6], 1500));
     assert!(published.group(TEN).is_none());
     rig.adjacencies.publish(Box::new(published));

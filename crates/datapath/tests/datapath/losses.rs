@@ -1,4 +1,4 @@
-//! Losses of ports before a worker receives a packet, or after it sent one: counted once, by
+//! Losses of ports before a worker receives a packet, or after it sent one, are counted once, by
 //! reason.
 
 use std::sync::{Arc, Mutex};
@@ -58,13 +58,13 @@ fn port_that_loses_packets_has_them_counted_as_received_and_dropped_once() {
     assert_eq!(rig.worker.stats().snapshot().received, 10, "nothing is lost yet");
 
     for round in 1..=2 {
-        // Each of the three ports reports as much.
+        // Each of the three ports reports these losses.
         *lost.lock().unwrap() = PortStats {
             rx_ring_full: 5 * round,
             fill_empty: 7 * round,
             rx_dropped: 2 * round,
             tx_invalid: round,
-            // Events, by which no packet is lost.
+            // Events that lose no packet.
             fill_ring_empty: 100,
             fill_invalid: 100,
             tx_ring_empty: 100,

@@ -1,20 +1,20 @@
-//! The whole datapath against its slow twin, packet by packet and byte by byte.
+//! The whole datapath compared with a slow reference, packet by packet and byte by byte.
 //!
-//! | module | |
+//! | module | content |
 //! |---|---|
-//! | `reference` | the twin: one packet, decided as the documents say, in plain words |
+//! | `reference` | the reference: one packet, decided by the rules of the RFCs, in plain code |
 //! | `rig` | a worker between memory ports, and the comparison |
-//! | `packets` | packets to try, drawn and spoilt |
+//! | `packets` | test packets, valid and corrupted |
 //! | `rules` | every verdict, random traffic, noise |
 //! | `vrfs` | several tables |
-//! | `sources` | which sources may come in where |
+//! | `sources` | the reverse path filter |
 //! | `punts` | punts that the host answers, fragments and forwards, and their rates |
 //! | `waiting` | packets that wait for a neighbor |
-//! | `flows` | groups: shares, flows that stay, the twin of the hash |
-//! | `allocation` | nothing is allocated while packets pass |
-//! | `changes` | what is published while packets pass |
-//! | `vantage` | a worker with a gate between its ports |
-//! | `faults` | ports that lose, damage, repeat and refuse |
+//! | `flows` | groups: shares, flows that do not move, a reference for the hash |
+//! | `allocation` | no allocation while packets pass |
+//! | `changes` | changes that are published while packets pass |
+//! | `faults` | ports that lose, damage, duplicate and refuse frames |
+//! | `losses` | losses of ports before and after the worker |
 
 mod allocation;
 mod changes;

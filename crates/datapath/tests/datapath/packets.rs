@@ -1,4 +1,4 @@
-//! Packets to try: sound ones of both families, and ways to spoil them.
+//! Test packets: valid ones of both families, and functions that corrupt them.
 
 use fastrand::Rng;
 use wire::{ethernet, ipv4, ipv6};
@@ -9,13 +9,13 @@ pub(crate) const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
 pub(crate) const OWN4: u32 = 0xc633_6401;
 pub(crate) const OWN6: u128 = 0x2001_0db8_ffff << 80 | 1;
 
-/// The MAC of a port.
+/// Returns the MAC address of a port.
 pub(crate) fn mac(port: usize) -> [u8; 6] {
     let [a, b, c, d, e, _] = MAC;
     [a, b, c, d, e, port as u8]
 }
 
-/// Computes an IPv4 header's checksum, whatever stands in its place.
+/// Computes the checksum of an IPv4 header, whatever its checksum field contains.
 pub(crate) fn header_checksum(header: &[u8]) -> usize {
     let mut sum = 0;
     for at in (0..header.len()).step_by(2) {
@@ -29,18 +29,18 @@ pub(crate) fn header_checksum(header: &[u8]) -> usize {
     0xffff - sum
 }
 
-/// An IPv4 packet in a frame for the router, all of it sound.
+/// Makes a valid IPv4 packet in a frame for the router.
 pub(crate) fn v4(src: u32, dst: u32) -> Vec<u8> {
     v4_with(ipv4::Header { src, dst, ..sound() }, 6)
 }
 
-/// The header of [`v4`], with the TTL at 64.
+/// Returns the header of [`v4`], with a TTL of 64.
 pub(crate) fn sound() -> ipv4::Header<'static> {
     let (ttl, protocol, src, dst) = (64, 17, 0xc000_0263, 0x0a00_0001);
     ipv4::Header { ttl, protocol, src, dst, total_len: 46, ..Default::default() }
 }
 
-/// A packet with this header, and bytes behind it.
+/// Makes an IPv4 packet with this header, and `padding` bytes behind it.
 pub(crate) fn v4_with(header: ipv4::Header<'_>, padding: usize) -> Vec<u8> {
     let mut frame = vec![0x5a; 14 + usize::from(header.total_len).max(60) + padding];
     ether(&mut frame, ethernet::IPV4);
@@ -49,18 +49,18 @@ pub(crate) fn v4_with(header: ipv4::Header<'_>, padding: usize) -> Vec<u8> {
     frame
 }
 
-/// An IPv6 packet in a frame for the router, all of it sound.
+/// Makes a valid IPv6 packet in a frame for the router.
 pub(crate) fn v6(src: u128, dst: u128) -> Vec<u8> {
     v6_with(ipv6::Header { src, dst, ..sound6() }, 0)
 }
 
-/// The header of [`v6`], with the hop limit at 64.
+/// Returns the header of [`v6`], with a hop limit of 64.
 pub(crate) fn sound6() -> ipv6::Header {
     let (src, dst) = (0x2001_0db8 << 96 | 0x63, 0x2001_0db8 << 96 | 0x64);
     ipv6::Header { payload_len: 8, next_header: 17, hop_limit: 64, src, dst, ..Default::default() }
 }
 
-/// A packet with this header, and bytes behind it.
+/// Makes an IPv6 packet with this header, and `padding` bytes behind it.
 pub(crate) fn v6_with(header: ipv6::Header, padding: usize) -> Vec<u8> {
     let mut frame = vec![0xa5; 14 + 40 + usize::from(header.payload_len) + padding];
     ether(&mut frame, ethernet::IPV6);
@@ -68,7 +68,7 @@ pub(crate) fn v6_with(header: ipv6::Header, padding: usize) -> Vec<u8> {
     frame
 }
 
-/// Makes a frame for port 0 one for another.
+/// Changes a frame for port 0 into one for `port`.
 pub(crate) fn arriving(mut frame: Vec<u8>, port: usize) -> Vec<u8> {
     if frame.starts_with(&MAC) {
         frame[..6].copy_from_slice(&mac(port));
@@ -82,7 +82,7 @@ pub(crate) fn ether(frame: &mut [u8], kind: u16) {
     header.emit(frame).expect("a frame has room for its header");
 }
 
-/// Makes the IPv4 header checksum of a frame right, where its bytes allow.
+/// Corrects the IPv4 header checksum of a frame, if its bytes allow it.
 pub(crate) fn seal(frame: &mut [u8]) {
     let Some(&first) = frame.get(14) else { return };
     let len = usize::from(first & 15) * 4;
@@ -92,7 +92,7 @@ pub(crate) fn seal(frame: &mut [u8]) {
     }
 }
 
-/// Draws an IPv4 address, as often from a block with a rule as from anywhere.
+/// Draws an IPv4 address from one of the blocks that a rule or route concerns, or from anywhere.
 pub(crate) fn address4(rng: &mut Rng) -> u32 {
     let any = rng.u32(..);
     let blocks = [
@@ -119,7 +119,7 @@ pub(crate) fn address4(rng: &mut Rng) -> u32 {
     block | rest & u32::MAX.checked_shr(len).unwrap_or(0)
 }
 
-/// Draws an IPv6 address likewise.
+/// Draws an IPv6 address in the same way.
 pub(crate) fn address6(rng: &mut Rng) -> u128 {
     let any = rng.u128(..);
     let blocks = [
@@ -141,12 +141,12 @@ pub(crate) fn address6(rng: &mut Rng) -> u128 {
     block | any & u128::MAX.checked_shr(len).unwrap_or(0)
 }
 
-/// Draws a packet of either family, mostly sound.
+/// Draws a packet of either family, in most cases a valid one.
 pub(crate) fn draw(rng: &mut Rng) -> Vec<u8> {
     let ttl = if rng.u8(..) < 40 { rng.u8(..4) } else { rng.u8(..) };
     let payload = if rng.u8(..) < 16 { rng.u16(1400..1600) } else { rng.u16(..120) };
     let padding = if rng.u8(..) < 64 { rng.usize(..80) } else { 0 };
-    // Most sources are ordinary, or few packets would get past them.
+    // Most sources are ordinary; otherwise few packets would pass the source checks.
     let odd_source = rng.u8(..) < 64;
     if rng.bool() {
         let mut options = [0; 40];
@@ -182,7 +182,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Draws a packet, and spoils `spoilt` of 256.
+/// Draws a packet, and corrupts `spoilt` of 256 packets.
 pub(crate) fn draw_spoilt(rng: &mut Rng, spoilt: u8) -> Vec<u8> {
     let mut frame = draw(rng);
     if rng.u8(..) < spoilt {
@@ -191,13 +191,13 @@ pub(crate) fn draw_spoilt(rng: &mut Rng, spoilt: u8) -> Vec<u8> {
     frame
 }
 
-/// Spoils a frame: some bits, some bytes, its end, its kind or its destination.
+/// Corrupts a frame: some bits, some bytes, its end, its EtherType or its destination.
 pub(crate) fn spoil(rng: &mut Rng, frame: &mut Vec<u8>) {
     for _ in 0..rng.usize(1..4) {
         if frame.is_empty() {
             return;
         }
-        // Headers are where the rules are.
+        // The rules concern headers, so half of the changes are in the first 54 bytes.
         let near = if rng.bool() { frame.len().min(54) } else { frame.len() };
         match rng.u8(..8) {
             0 | 1 => frame[rng.usize(..near)] ^= 1 << rng.u8(..8),

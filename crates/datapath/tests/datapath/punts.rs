@@ -9,15 +9,15 @@ use crate::packets::{draw_spoilt, sound, sound6, v4, v4_with, v6, v6_with};
 use crate::rig::{Rig, ingresses};
 
 const HERE: u32 = 0xc000_0263;
-/// Routed by none.
+/// A destination without a route.
 const NOWHERE: u32 = 0x0808_0808;
-/// Behind the port with the small MTU of 100.
+/// A destination behind the port with the small MTU of 100.
 const NARROW: u32 = 0xcb00_7107;
-/// Routed to a gateway behind port 0, where packets of `pass` come in.
+/// A destination behind port 0, on which the packets of `pass` arrive.
 const BACK: u32 = 0xc000_0201;
 const DONT_FRAGMENT: u8 = 0b010;
 
-/// Every class without limit, but for redirects.
+/// No limit for any class except redirects.
 const ALL: PuntRates = PuntRates {
     unreachable: PuntRates::UNLIMITED,
     too_big: PuntRates::UNLIMITED,
@@ -57,14 +57,14 @@ fn drawn_packets_that_the_router_cannot_send_reach_the_host_as_they_came() {
 fn flood_of_one_class_is_dropped_beyond_its_rate_and_leaves_the_others_theirs() {
     let rates = PuntRates { local: 50, unreachable: 100, too_big: 20, fragment: 30, ..ALL };
     let mut rig = Rig::new().with_punts(rates);
-    // Two ticks' worth is there at the start.
+    // The buckets contain two ticks' worth at the start.
     let counted = rig.pass((0..200).map(|_| big(DONT_FRAGMENT)));
     assert_eq!((counted.count(Verdict::Oversize), counted.count(Verdict::TooBig)), (4, 196));
     let counted = rig.pass([big(0), big6(), v4(HERE, NOWHERE), v4(HERE, OWN4)]);
     assert_eq!(counted.count(Verdict::Oversize), 1, "it may be fragmented, the other may not");
     assert_eq!(counted.count(Verdict::TooBig), 1, "Packet Too Big is of the class of the flood");
     assert_eq!((counted.count(Verdict::Unreachable), counted.count(Verdict::OwnAddress)), (1, 1));
-    // Over ten seconds of flood each class has its rate.
+    // In ten seconds of flood each class gets its rate.
     let mut all = counted - counted;
     for _ in 0..100 {
         rig.worker.tick();
@@ -92,7 +92,7 @@ fn packet_that_leaves_where_it_came_is_the_hosts_while_redirects_last() {
     for _ in 0..4 {
         let punted = rig.hosts[0].take().expect("the host got it");
         let mut want = frames[0].clone();
-        // Only the neighbor that sent the frame is forgotten.
+        // Only the MAC address of the frame's sender is lost.
         want[6..12].copy_from_slice(&punted[6..12]);
         assert_eq!((punted.len(), &punted[..6]), (want.len(), &MAC[..]));
         assert_eq!(punted, want, "TTL and checksum are those of before");

@@ -1,11 +1,10 @@
-//! The slow twin: the whole decision on one packet, as plain as it can be written.
+//! The slow reference: the whole decision on one packet, as plain as it can be written.
 //!
-//! It shares no line with the datapath: no views, no batches, no tables, no
-//! incremental checksum. Bytes are read by index, in the order of RFC 1812,
-//! section 5.2 and RFC 8200, section 3; the routes are a list that is searched
-//! from end to end; the header checksum is computed from scratch before and after.
-//! What it returns is what the router must do: the verdict, and for a packet that
-//! is sent the port and every byte of the frame.
+//! It shares no line with the datapath: no views, no batches, no tables, no incremental checksum.
+//! It reads bytes by index, in the order of RFC 1812, section 5.2 and RFC 8200, section 3; the
+//! routes are a list that it searches from end to end; it computes the header checksum from scratch
+//! before and after. It returns the result that the router must produce: the verdict and, for a
+//! packet that is sent, the port and every byte of the frame.
 
 use fingerpost_datapath::{ReversePathFilter, Verdict};
 
@@ -19,25 +18,25 @@ pub(crate) struct Gateway {
     pub(crate) mtu: usize,
 }
 
-/// Where a route leads.
+/// The target of a route.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
-    /// To a gateway, by its place in the list.
+    /// A gateway, by its index in the list.
     To(usize),
     Blackhole,
-    /// To the host's own stack.
+    /// The host's own stack.
     Host,
-    /// To one of a group, by the group's place and the flow.
+    /// A member of a group, by the group's index and the packet's flow.
     Group(usize),
 }
 
-/// What packets of one port are asked.
+/// The settings for packets of one port.
 pub(crate) struct Entrance {
     pub(crate) mac: [u8; 6],
-    /// The table's place in the list.
+    /// The table's index in the list.
     pub(crate) table: usize,
     pub(crate) sources: ReversePathFilter,
-    /// The host looks further where the table has no route.
+    /// The host continues with other tables where this one has no route.
     pub(crate) further: bool,
 }
 
@@ -50,8 +49,8 @@ pub(crate) struct Paper {
     pub(crate) routes6: Vec<(u128, u32, Way)>,
 }
 
-/// A router on paper. IPv4 addresses are numbers of 32 bits, IPv6 ones of 128; one
-/// prefix match serves both.
+/// A model of the router. IPv4 addresses are numbers of 32 bits, IPv6 addresses of 128; one prefix
+/// match serves both.
 pub(crate) struct Model {
     pub(crate) ports: Vec<Entrance>,
     pub(crate) tables: Vec<Paper>,
@@ -76,8 +75,8 @@ fn inside(address: u128, block: u128, len: u32, width: u32) -> bool {
 }
 
 impl Model {
-    /// Decides on a `frame` that came in on `port`: the verdict, and the port and
-    /// bytes where it is sent.
+    /// Decides about a `frame` that arrived on `port`: returns the verdict and, if the packet is
+    /// sent, the port and the bytes.
     pub(crate) fn decide(&self, port: usize, frame: &[u8]) -> (Verdict, Option<(usize, Vec<u8>)>) {
         match self.decide_inner(port, frame) {
             Ok((port, bytes)) => (Verdict::Sent, Some((port, bytes))),
@@ -261,7 +260,7 @@ impl Model {
         Ok(leave(out, total, gateway))
     }
 
-    /// Says whether a packet may come in on `port` whose source's way is `back`.
+    /// Returns whether a packet whose source has the route `back` may arrive on `port`.
     fn source_is_right(&self, port: usize, back: Option<Way>, own: bool) -> bool {
         let ports = match back {
             Some(Way::To(at)) => vec![self.gateways[at].port],
@@ -280,7 +279,7 @@ impl Model {
         }
     }
 
-    /// Finds the longest route that holds `address`.
+    /// Finds the gateway of the longest route that contains `address`.
     fn way(
         &self,
         port: usize,
@@ -304,7 +303,7 @@ impl Model {
     }
 }
 
-/// Finds the way of the longest route that holds `address`.
+/// Finds the target of the longest route that contains `address`.
 fn best(address: u128, width: u32, routes: impl Iterator<Item = (u128, u32, Way)>) -> Option<Way> {
     let mut best: Option<(u32, Way)> = None;
     for (block, len, way) in routes {
@@ -315,7 +314,7 @@ fn best(address: u128, width: u32, routes: impl Iterator<Item = (u128, u32, Way)
     best.map(|(_, way)| way)
 }
 
-/// Puts the MACs in and cuts off what is behind the packet, down to 60 bytes.
+/// Writes the MAC addresses and cuts off the bytes behind the packet, down to 60 bytes.
 fn leave(mut out: Vec<u8>, total: usize, gateway: &Gateway) -> (usize, Vec<u8>) {
     out[..6].copy_from_slice(&gateway.dst_mac);
     out[6..12].copy_from_slice(&gateway.src_mac);

@@ -1,10 +1,9 @@
-//! The rig: a worker between memory ports, beside the model it must agree with.
+//! The rig: a worker between memory ports, and the model that it must agree with.
 //!
-//! Three ports. Packets come in on port 0 and leave on 1 and 2 (or back on 0); the
-//! routes, the same for the worker and the model, cover nesting, a black hole, a
-//! small MTU and most of nothing. What comes in on port 2 is
-//! looked up in another table. Sources are checked on port 1 strictly, on port 2
-//! loosely.
+//! There are three ports. Packets arrive on port 0 and leave on 1 and 2 (or back on 0). The worker
+//! and the model have the same routes, which include nested prefixes, a blackhole and a small MTU
+//! and leave most addresses without a route. Packets that arrive on port 2 are looked up in another
+//! table. The reverse path filter is strict on port 1 and loose on port 2.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use port::{Arena, MemoryPort, Port};
 use crate::packets::{OWN4, OWN6, mac};
 use crate::reference::{Entrance, Gateway, Model, Paper, Way};
 
-/// Lists of routes of each family, as the datapath sees tables.
+/// Lists of routes of each family, in place of tables.
 pub(crate) struct Lists(Vec<(Linear<u32>, Linear<u128>)>);
 
 impl Lookup for Lists {
@@ -37,7 +36,7 @@ impl Lookup for Lists {
 
 pub(crate) const FRAMES: u32 = 1024;
 
-/// The routes as text, with the gateway's place, `None` for the black hole.
+/// The routes as text, with their targets.
 pub(crate) const ROUTES: [(&str, Way); 16] = [
     ("10.0.0.0/8", Way::To(0)),
     ("10.1.0.0/16", Way::To(1)),
@@ -47,7 +46,7 @@ pub(crate) const ROUTES: [(&str, Way); 16] = [
     ("192.0.2.0/24", Way::To(2)),
     ("198.51.100.0/24", Way::To(1)),
     ("203.0.113.7/32", Way::To(3)),
-    // Routed, and yet not to be forwarded to.
+    // Routed, but never forwarded to.
     ("127.0.0.0/8", Way::To(0)),
     ("2001:db8::/32", Way::To(0)),
     ("2001:db8:1::/48", Way::To(1)),
@@ -60,7 +59,7 @@ pub(crate) const ROUTES: [(&str, Way); 16] = [
 
 /// The routes of the other table.
 pub(crate) const OTHER_ROUTES: [(&str, Way); 6] = [
-    // The same prefixes, and other ways.
+    // The same prefixes with other targets.
     ("10.0.0.0/8", Way::To(1)),
     ("10.1.0.0/16", Way::Blackhole),
     ("192.0.2.0/24", Way::To(0)),
@@ -80,9 +79,8 @@ pub(crate) struct Rig<L = Lists> {
     seen: Snapshot,
 }
 
-/// Makes the model: three ports, two tables, four gateways, the last with a small
-/// MTU. In the other table the router has an address that in the first is anybody's,
-/// and the other way round.
+/// Makes the model: three ports, two tables, four gateways, the last with a small MTU. The router's
+/// own address in one table belongs to another host in the other table.
 pub(crate) fn model() -> Model {
     let gateway = |port: usize, mtu| Gateway {
         dst_mac: [2, 0, 0, 0, 9, port as u8],
@@ -120,7 +118,7 @@ fn paper(routes: &[(&str, Way)], own4: u32, own6: u128) -> Paper {
     paper
 }
 
-/// Returns what the hops of the model's ways mean.
+/// Returns the adjacencies of the hops of the model's routes.
 pub(crate) fn adjacencies(model: &Model) -> Adjacencies {
     let mut adjacencies = Adjacencies::new();
     for (at, gateway) in model.gateways.iter().enumerate() {
@@ -142,7 +140,7 @@ pub(crate) fn hop(way: Way) -> Hop {
     }
 }
 
-/// Returns what the model asks of packets by their port.
+/// Returns the settings of the model's ports.
 pub(crate) fn ingresses(model: &Model) -> Ingresses {
     Ingresses::new(model.ports.iter().map(|entrance| {
         let Paper { own4, own6, .. } = &model.tables[entrance.table];
@@ -163,7 +161,7 @@ pub(crate) fn routes4(paper: &Paper) -> impl Iterator<Item = (Prefix<u32>, Hop)>
     paper.routes4.iter().map(|&(addr, len, way)| (Prefix::truncate(addr, len), hop(way)))
 }
 
-/// The same for IPv6.
+/// Returns the IPv6 routes of one of the model's tables, by hop.
 pub(crate) fn routes6(paper: &Paper) -> impl Iterator<Item = (Prefix<u128>, Hop)> {
     paper.routes6.iter().map(|&(addr, len, way)| (Prefix::truncate(addr, len), hop(way)))
 }
@@ -185,7 +183,7 @@ impl Rig {
         Self::assemble(model, lists, |_, port| Box::new(port))
     }
 
-    /// Makes the rig with each memory port wrapped, or replaced.
+    /// Makes the rig with each memory port wrapped or replaced.
     pub(crate) fn with_ports(wrap: impl Fn(usize, MemoryPort) -> Box<dyn Port>) -> Self {
         Self::build(lists, wrap)
     }
@@ -237,13 +235,13 @@ impl<L: Lookup> Rig<L> {
         self
     }
 
-    /// Sends `frames` in on port 0 and does as [`pass_on`](Self::pass_on).
+    /// Sends `frames` to port 0; see [`pass_on`](Self::pass_on).
     pub(crate) fn pass<F: AsRef<[u8]>>(&mut self, frames: impl IntoIterator<Item = F>) -> Snapshot {
         self.pass_on(0, frames)
     }
 
-    /// Sends `frames` in on a port, polls until all is quiet, and returns what was
-    /// counted. The balance is checked here, after everything that is ever sent.
+    /// Sends `frames` to a port, polls until no packet is left, and returns the counts of this
+    /// call. It also checks the balance, so that every test does.
     pub(crate) fn pass_on<F: AsRef<[u8]>>(
         &mut self,
         port: usize,
@@ -262,13 +260,13 @@ impl<L: Lookup> Rig<L> {
         news
     }
 
-    /// Sends `frames` in on port 0 and does as [`compare_on`](Self::compare_on).
+    /// Sends `frames` to port 0; see [`compare_on`](Self::compare_on).
     pub(crate) fn compare(&mut self, frames: &[Vec<u8>]) -> Snapshot {
         self.compare_on(0, frames)
     }
 
-    /// Sends `frames` in on a port and compares all that comes out, byte for byte and in
-    /// order, and all that is counted, with the model.
+    /// Sends `frames` to a port and compares all output, byte for byte and in order, and all
+    /// counters with the model.
     pub(crate) fn compare_on(&mut self, port: usize, frames: &[Vec<u8>]) -> Snapshot {
         let mut sent = vec![Vec::new(); 3];
         let mut punted = Vec::new();

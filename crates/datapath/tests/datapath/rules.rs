@@ -1,4 +1,4 @@
-//! Every rule: packets that each verdict is for, drawn ones, and noise.
+//! Every rule: packets made for each verdict, random ones, and noise.
 
 use crate::packets::{MAC, OWN4, OWN6};
 use crate::packets::{arriving, draw_spoilt, ether, seal, sound, sound6, v4, v4_with, v6, v6_with};
@@ -11,7 +11,7 @@ use wire::{ipv4, ipv6};
 const HERE: u32 = 0xc000_0263;
 const HERE6: u128 = 0x2001_0db8 << 96 | 0x63;
 
-/// A frame of 60 bytes of this kind for `dst`.
+/// Makes a frame of 60 bytes with this EtherType for `dst`.
 fn frame(dst: [u8; 6], kind: u16) -> Vec<u8> {
     let mut frame = vec![0; 60];
     ether(&mut frame, kind);
@@ -19,7 +19,7 @@ fn frame(dst: [u8; 6], kind: u16) -> Vec<u8> {
     frame
 }
 
-/// Changes a sound IPv4 frame; the checksum is made right again.
+/// Changes a valid IPv4 frame and corrects its checksum.
 fn changed(change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut frame = v4(HERE, 0x0a00_0001);
     change(&mut frame);
@@ -27,7 +27,7 @@ fn changed(change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     frame
 }
 
-/// For every verdict that a packet alone can lead to, packets that do.
+/// Returns packets for every verdict that a packet alone can lead to.
 fn made_by_hand() -> Vec<(Verdict, Vec<u8>)> {
     use Verdict::*;
     let group = |mut frame: Vec<u8>, mac: [u8; 6]| {
@@ -133,12 +133,12 @@ fn packets_made_by_hand_end_as_the_rules_say() {
         assert_eq!(counted.count(expect), 1, "packet {at}, {expect:?}: {counted:?}");
         assert_eq!(counted.received, 1);
     }
-    // And all of them in one batch.
+    // All of them in one batch as well.
     let all: Vec<_> = made_by_hand().into_iter().map(|(_, frame)| frame).collect();
     rig.compare(&all);
 }
 
-/// A port with no room to send, or with no host behind it.
+/// A port with no room to send and no host behind it.
 struct Stubborn(MemoryPort);
 
 impl Port for Stubborn {
@@ -193,7 +193,7 @@ fn a_port_without_room_and_a_port_without_host_are_counted() {
 
 #[test]
 fn a_full_ring_takes_what_fits() {
-    // The far end's ring holds 1024 and nobody empties it.
+    // The far end's ring holds 1024 frames, and no reader empties it.
     let mut rig = Rig::new();
     let mut sent = 0;
     let mut full = 0;
@@ -208,13 +208,15 @@ fn a_full_ring_takes_what_fits() {
 #[test]
 fn every_verdict_has_a_test_that_leads_to_it() {
     let made = made_by_hand();
-    // Those of gates: vantage.rs; of grantors: smoke/grantor_test.sh; of the host: punts.rs.
+    // Other tests lead to the verdicts of gates (crates/gatekeeper/tests/vantage), of grantors
+    // (smoke/grantor_test.sh) and of punts (punts.rs).
     let plain = |verdict: &Verdict| !verdict.is_gates() && !verdict.is_grantors();
     for verdict in Verdict::ALL.into_iter().filter(plain) {
         let by_hand = made.iter().any(|(expect, _)| *expect == verdict);
         let by_port = matches!(verdict, Verdict::TxFull | Verdict::NoHost | Verdict::Spoofed);
         let by_waiting = verdict == Verdict::Unresolved;
-        // Of a port's own counters: control.rs and root_start.rs.
+        // The tests of a port's own counters: losses.rs, and control.rs and root_start.rs of the
+        // router.
         let by_port = by_port || verdict.is_ports();
         let by_punts = matches!(
             verdict,
@@ -238,7 +240,7 @@ fn drawn_and_spoilt_packets_end_as_in_the_model() {
             met[verdict] += count;
         }
     }
-    // The draw reaches every rule, or it proves little.
+    // The random packets must reach every rule; otherwise the test proves little.
     for (verdict, &met) in met.iter() {
         let by_state = matches!(verdict, Verdict::TxFull | Verdict::NoHost | Verdict::Unresolved);
         let by_punts = matches!(

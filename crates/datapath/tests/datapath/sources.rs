@@ -1,5 +1,5 @@
-//! Sources that are right, and those that are not: the cases of RFC 3704 and RFC 8704,
-//! and a strict port in random traffic.
+//! Accepted and spoofed sources: the cases of RFC 3704 and RFC 8704, and a strict port in random
+//! traffic.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::packets::{arriving, draw, v4, v6};
 use crate::reference::Way;
 use crate::rig::{Rig, adjacencies, hop, ingresses};
 
-/// Where all of them go: to the router's port 1.
+/// The destination of all packets, which the router sends on port 1.
 const THERE: u32 = 0x0a00_0001;
 const THERE6: u128 = 0x2001_0db8 << 96 | 1;
 
 use ReversePathFilter::{Loose, Off, Strict};
 
-/// A rig whose port `port` has this check, and table 0.
+/// Makes a rig whose port `port` has this filter and table 0.
 fn rig(port: usize, sources: ReversePathFilter) -> Rig {
     let mut rig = Rig::new();
     check(&mut rig, port, sources);
@@ -30,8 +30,8 @@ fn check(rig: &mut Rig, port: usize, sources: ReversePathFilter) {
     rig.ingresses.publish(Box::new(ingresses(&rig.model)));
 }
 
-/// Says whether a packet with this source that comes in on `port` is let through;
-/// anything but sent or spoofed is a failure.
+/// Returns whether a packet with this source that arrives on `port` is sent; any verdict other than
+/// sent or spoofed is a failure.
 fn passes(rig: &mut Rig, port: usize, source: u32) -> bool {
     let counted = rig.compare_on(port, &[arriving(v4(source, THERE), port)]);
     assert_eq!(counted.sent() + counted.count(Verdict::Spoofed), 1, "{counted:?}");
@@ -44,7 +44,7 @@ fn passes6(rig: &mut Rig, port: usize, source: u128) -> bool {
     counted.sent() == 1
 }
 
-/// RFC 3704, 2.2 and 2.4: right by the port, right by another, without a route.
+/// RFC 3704, 2.2 and 2.4: a route by the same port, a route by another one, no route.
 #[test]
 fn strict_wants_the_port_and_loose_a_route() {
     // The routes: 192.0.2.0/24 by port 0, 10.0.0.0/8 by port 1, none for 8.8.8.8.
@@ -67,7 +67,7 @@ fn strict_wants_the_port_and_loose_a_route() {
     }
 }
 
-/// RFC 5635, 4: what is dropped as a destination is dropped as a source.
+/// RFC 5635, 4: a prefix that is dropped as a destination is dropped as a source.
 #[test]
 fn a_source_in_a_black_hole_passes_no_check() {
     for (sources, expect) in [(Off, true), (Loose, false), (Strict, false)] {
@@ -81,7 +81,7 @@ fn a_source_in_a_black_hole_passes_no_check() {
 fn an_own_address_is_nobody_elses() {
     for (sources, expect) in [(Off, true), (Loose, false), (Strict, false)] {
         let mut rig = rig(2, sources);
-        // The routes to both are by port 2 and by port 1; nobody may have them.
+        // The routes to the two are by port 2 and by port 1; no other host may use these addresses.
         assert_eq!(passes(&mut rig, 2, OWN4), expect, "{sources:?}");
         check(&mut rig, 2, sources);
         let own = OWN6;
@@ -89,8 +89,8 @@ fn an_own_address_is_nobody_elses() {
     }
 }
 
-/// RFC 3704, 2.3 and RFC 8704, 3.2: who has two ways may send by both, also while one
-/// of them is down.
+/// RFC 3704, 2.3 and RFC 8704, 3.2: a source with two paths may send by both, also while one of
+/// them is down.
 #[test]
 fn every_member_of_a_group_is_a_feasible_path() {
     // 10.0.0.0/8 is a group of gateways on ports 1 and 2.
@@ -136,8 +136,8 @@ fn a_route_to_the_host_is_right_where_it_is_said_to_be() {
     }
 }
 
-/// The order of the rules: what parse refuses keeps its reason, what is for the host is
-/// not asked, and a wrong source comes before a missing route.
+/// The order of the rules: a packet that parse refuses keeps its verdict, a packet for the host is
+/// not checked, and a wrong source precedes a missing route.
 #[test]
 fn the_check_stands_between_parse_and_the_route() {
     let mut rig = rig(1, Strict);

@@ -1,4 +1,4 @@
-//! Several tables: a port has one, and what is in another does not concern it.
+//! Several tables: a port uses one, and the routes of the others do not affect it.
 
 use fib::{Choice, Family, Fib, FibsUpdater, Hop, Prefix, Reader, Rib, Updater};
 use fingerpost_datapath::{Numbered, Tables, Verdict};
@@ -11,7 +11,7 @@ use crate::rig::{Rig, ingresses, model, routes4, routes6};
 const HERE: u32 = 0xc000_0263;
 const HERE6: u128 = 0x2001_0db8 << 96 | 0x63;
 
-/// Destinations whose way depends on the table.
+/// Makes packets to destinations whose route depends on the table.
 fn frames(port: usize) -> Vec<Vec<u8>> {
     let v4 = [0x0a00_0001, 0x0a00_0002, 0x0a01_0001, 0xc633_6401, 0xcb00_7107, OWN4];
     let v6 = [0x2001_0db8 << 96 | 1, 0x2001_0db8_0001 << 80, OWN6, OWN6 + 1];
@@ -28,7 +28,7 @@ fn rib<A: Family>(routes: impl Iterator<Item = (Prefix<A>, Hop)>) -> Rib<A> {
     rib
 }
 
-/// The model's tables, an engine each.
+/// Makes the model's tables, each with its own engine.
 fn apart(model: &Model) -> Tables {
     fn table<A: Family>(rib: Rib<A>) -> Reader<Fib<A>> {
         Updater::new(rib, Choice::Auto, 1).unwrap().reader()
@@ -38,7 +38,7 @@ fn apart(model: &Model) -> Tables {
     Tables { v4: Numbered::Apart(v4.collect()), v6: Numbered::Apart(v6.collect()) }
 }
 
-/// The model's tables over one memory.
+/// Makes the model's tables in one shared memory.
 fn together(model: &Model) -> Tables {
     let (mut v4, mut v6) = (FibsUpdater::new().unwrap(), FibsUpdater::new().unwrap());
     for paper in &model.tables {
@@ -61,7 +61,7 @@ fn the_same_destination_in_two_tables_goes_two_ways() {
         assert_eq!(apart.compare_on(port, &frames).verdicts, counted.verdicts);
         assert_eq!(together.compare_on(port, &frames).verdicts, counted.verdicts);
     }
-    // And the model does send the two elsewhere, or the above says little.
+    // The model must send the two to different ports; otherwise the comparison proves little.
     let model = model();
     let out = |port| model.decide(port, &arriving(v4(HERE, 0x0a00_0002), port)).1.unwrap().0;
     assert_eq!((out(0), out(2)), (1, 2));
@@ -72,7 +72,7 @@ fn the_same_destination_in_two_tables_goes_two_ways() {
     assert_eq!(verdict(2, v6(HERE6, OWN6 + 1)), Verdict::OwnAddress);
 }
 
-/// One port after the other, turn by turn: no batch is of two tables.
+/// Packets arrive on one port after the other in one turn: no batch uses two tables.
 #[test]
 fn packets_on_all_ports_in_one_turn_keep_to_their_tables() {
     let mut rig = Rig::new();
@@ -107,7 +107,7 @@ fn a_port_moves_to_another_table_and_to_none() {
         assert_eq!(moved.verdicts == counted.verdicts, table == 0);
     }
 
-    // A number that there is no table of routes nowhere, whoever holds the tables.
+    // A number without a table has no routes, with either kind of tables.
     let there = [v4(HERE, 0x0a00_0002), v6(HERE6, 0x2001_0db8 << 96 | 1)];
     let mut model = model();
     model.ports[0].table = 7;

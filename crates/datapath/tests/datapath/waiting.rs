@@ -1,5 +1,5 @@
-//! Packets that wait for a neighbor: held, asked for, let go in order, or ended; and
-//! counted as in hand until then.
+//! Packets that wait for a neighbor: held, requested, released in order or ended, and counted as
+//! held until then.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -15,10 +15,10 @@ use crate::rig::{FRAMES, Rig, adjacencies, hop, ingresses};
 
 const HERE: u32 = 0xc000_0263;
 const HERE6: u128 = 0x2001_0db8 << 96 | 0x63;
-/// Ticks after which a packet ends.
+/// The number of ticks after which a held packet ends.
 const TICKS: usize = 10;
 
-/// Publishes what the model's gateways are, those of `unknown` without a MAC.
+/// Publishes the model's gateways, those in `unknown` without a MAC address.
 fn publish(rig: &mut Rig, unknown: &[usize]) {
     let mut changed = adjacencies(&rig.model);
     for &at in unknown {
@@ -28,12 +28,12 @@ fn publish(rig: &mut Rig, unknown: &[usize]) {
     rig.adjacencies.publish(Box::new(changed));
 }
 
-/// Packets to 10.0.0.x, by gateway 0, told apart by their destination.
+/// Makes packets to 10.0.0.x, by gateway 0, each with a destination of its own.
 fn to_ten(numbers: std::ops::Range<u32>) -> impl Iterator<Item = Vec<u8>> {
     numbers.map(|number| v4(HERE, 0x0a00_0000 | number))
 }
 
-/// The last bytes of the destinations of what left on a port.
+/// Returns the last bytes of the destinations of the packets that left on a port.
 fn left(rig: &mut Rig, port: usize) -> Vec<u8> {
     std::iter::from_fn(|| rig.far[port].take()).map(|frame| frame[33]).collect()
 }
@@ -45,7 +45,7 @@ fn packets_wait_and_leave_in_order_when_the_neighbor_is_known() {
     let counted = rig.pass(to_ten(1..50));
     assert_eq!((counted.received, counted.held, counted.sent()), (49, 49, 0));
     assert!(left(&mut rig, 1).is_empty());
-    // Others pass by.
+    // Packets to other neighbors do not wait.
     assert_eq!(rig.pass([v4(HERE, 0x0a01_0001)]).sent(), 1);
     let more: Vec<_> = to_ten(50..60).collect();
     for frame in &more {
@@ -55,7 +55,7 @@ fn packets_wait_and_leave_in_order_when_the_neighbor_is_known() {
     let counted = rig.pass(to_ten(60..70));
     assert_eq!((counted.sent(), rig.worker.held()), (69, 0));
     assert_eq!(left(&mut rig, 1), (1..70).collect::<Vec<u8>>());
-    // What left is what the twin says of it, byte by byte.
+    // A packet that waited leaves as the model requires, byte by byte.
     publish(&mut rig, &[0]);
     rig.far[2].take();
     let frame = v4(HERE, 0x0a00_0007);
@@ -87,10 +87,10 @@ fn the_control_side_is_told_the_hop_the_table_and_the_destination() {
     let expect =
         [want(0, "10.0.0.1"), want(0, "10.0.0.2"), want(1, "10.1.0.1"), want(0, "2001:db8::1")];
     assert_eq!(rig.wants.drain().collect::<Vec<_>>(), expect);
-    // From the other table, the same destination by another hop.
+    // In the other table the same destination has another hop.
     rig.pass_on(2, [arriving(v4(HERE, 0x0a00_0002), 2)]);
     assert_eq!(rig.wants.take(), Some(Want { table: 1, ..want(1, "10.0.0.2") }));
-    // Still there after a while: it is asked for again, once.
+    // Packets that still wait after some ticks are requested again, once.
     for _ in 0..5 {
         rig.worker.tick();
     }
@@ -106,7 +106,7 @@ fn the_oldest_goes_when_there_are_too_many() {
     let counted = rig.pass((0..HELD as u32 + 30).map(|number| v4(HERE, 0x0a00_0000 | number)));
     assert_eq!(counted.count(Verdict::Unresolved), 30);
     assert_eq!(counted.held, HELD as u64);
-    // Another port's wait apart.
+    // The packets of another port wait in a queue of their own.
     let other = rig.pass_on(1, [arriving(v4(0x0a00_0001, 0x0a00_0001), 1)]);
     assert_eq!((other.held, other.dropped()), (1, 0));
     publish(&mut rig, &[]);
@@ -153,8 +153,8 @@ fn what_waits_at_the_end_ends_with_the_worker() {
     assert!(stats.balanced());
 }
 
-/// A packet has no hop while it waits: it takes the way that there is when it leaves,
-/// also where its old hop means somebody else by then.
+/// A packet has no hop while it waits: it takes the route at the time that it leaves, even if its
+/// old hop stands for another neighbor by then.
 #[test]
 fn the_way_is_that_of_the_moment_of_leaving() {
     let mut rib = Rib::new();
@@ -169,7 +169,7 @@ fn the_way_is_that_of_the_moment_of_leaving() {
     rig.adjacencies.publish(Box::new(published.clone()));
     assert_eq!(rig.pass([v4(HERE, 0x0a00_0001), v4(HERE, 0x0a02_0001)]).held, 2);
 
-    // A longer route by another next hop: of what waits, what it holds leaves by it.
+    // A longer route by another next hop: the waiting packet that it covers leaves by it.
     published.set(Hop(6), adjacency(6));
     rig.adjacencies.publish(Box::new(published.clone()));
     v4_table.announce("10.2.0.0/16".parse().unwrap(), Hop(6));
@@ -177,7 +177,7 @@ fn the_way_is_that_of_the_moment_of_leaving() {
     assert_eq!(rig.pass::<&[u8]>([]).sent(), 1);
     assert_eq!(rig.far[1].take().unwrap()[5], 6);
 
-    // The route goes, and its hop becomes somebody else's: nothing leaves by that.
+    // The route is withdrawn, and its hop assigned to another neighbor: no packet leaves by that.
     v4_table.withdraw("10.0.0.0/8".parse().unwrap());
     v4_table.commit().unwrap();
     published.set(Hop(5), adjacency(99));
@@ -186,7 +186,7 @@ fn the_way_is_that_of_the_moment_of_leaving() {
     assert_eq!((counted.sent(), counted.count(Verdict::NoRoute)), (0, 1));
 }
 
-/// Of a group that nobody can be reached of, the member is asked for and not the group.
+/// If a group has an unresolved member, the worker requests the member and not the group.
 #[test]
 fn of_a_group_the_member_is_asked_for() {
     let mut rig = Rig::new();
@@ -205,26 +205,26 @@ fn of_a_group_the_member_is_asked_for() {
     assert!(wanted.iter().all(|want| want.hop == unknown));
 }
 
-/// A source behind a neighbor without a MAC is where its route says.
+/// A source behind a neighbor without a MAC address is behind the port of its route.
 #[test]
 fn a_source_is_right_by_its_port_before_its_mac_is_known() {
     let mut rig = Rig::new();
     rig.model.ports[1].sources = ReversePathFilter::Strict;
     rig.ingresses.publish(Box::new(ingresses(&rig.model)));
     publish(&mut rig, &[0]);
-    // 10.0.0.0/8 is behind port 1; to 10.1.0.0/16, which is known.
+    // 10.0.0.0/8 is behind port 1; the packets go to 10.1.0.0/16, which is resolved.
     let frame = |source| arriving(v4(source, 0x0a01_0001), 1);
     let counted = rig.pass_on(1, [frame(0x0a00_0009), frame(0xc000_0205)]);
     assert_eq!((counted.sent(), counted.count(Verdict::Spoofed)), (1, 1));
 }
 
-/// The twin of the hold: for each port what waits, by the tick that it came in.
+/// The reference for the hold: the waiting packets of each port, with the tick of their arrival.
 struct Room {
     waiting: Vec<VecDeque<(usize, Vec<u8>)>>,
     now: usize,
 }
 
-/// What the twin says that must happen in one step.
+/// The required result of one step.
 #[derive(Default)]
 struct Step {
     sent: Vec<Vec<Vec<u8>>>,
@@ -233,7 +233,7 @@ struct Step {
 }
 
 impl Room {
-    /// One turn: for each port first those that wait, then those that came.
+    /// Computes one turn: for each port first the waiting packets, then the received ones.
     fn turn(&mut self, model: &Model, unknown: &[usize], port: usize, frames: &[Vec<u8>]) -> Step {
         let mut step =
             Step { sent: vec![Vec::new(); 3], verdicts: VerdictMap::default(), punted: 0 };
@@ -268,7 +268,7 @@ impl Room {
         step
     }
 
-    /// A tick: how many end.
+    /// Advances the clock by one tick and returns how many packets end.
     fn tick(&mut self) -> u64 {
         self.now += 1;
         let mut ended = 0;
@@ -282,8 +282,8 @@ impl Room {
     }
 }
 
-/// Says whether the gateway of a packet that would be sent is one without a MAC: in the
-/// model its MTU says which it is, 5000 and its place.
+/// Returns whether the gateway of a packet that would be sent has no MAC address: a copy of the
+/// model, in which each gateway's MAC address contains its index, identifies the gateway.
 fn waits(model: &Model, unknown: &[usize], port: usize, frame: &[u8]) -> bool {
     let marked: Vec<_> = (0..model.gateways.len()).map(|at| [0xfe, at as u8]).collect();
     let mut marking = crate::rig::model();
