@@ -1,9 +1,8 @@
-//! The sense of the file: names resolved, values read, every problem collected.
+//! The check of the file: it resolves names, parses values and collects every problem.
 //!
-//! Checking goes on after a problem with whatever can still be judged, so that
-//! what is reported is all there is. A value that could not be read is replaced
-//! by one that raises no further problem; nothing of it gets out, because a file
-//! with a problem gives no [`Config`].
+//! The check continues after a problem, so that the report has all problems of the file. A value
+//! that cannot be parsed is replaced by one that raises no further problem; it is never used,
+//! because a file with a problem results in no [`Config`].
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -19,7 +18,7 @@ use super::{
 };
 use datapath::{Adjacency, PuntRates, ReversePathFilter};
 
-/// The name that leads nowhere.
+/// The reserved next hop that drops packets.
 const BLACKHOLE: &str = "blackhole";
 
 pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config, ConfigError> {
@@ -323,7 +322,7 @@ fn engine<E: std::fmt::Display>(
     })
 }
 
-/// Lists what there is to choose from, the first few of it.
+/// Lists the first few of the defined names.
 fn known<'n>(names: impl Iterator<Item = &'n str> + Clone) -> String {
     const SHOWN: usize = 8;
     let count = names.clone().count();

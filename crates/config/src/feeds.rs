@@ -1,4 +1,4 @@
-//! The table `[feed]`: where FRR connects to, and which peers may.
+//! The section `[feed]`: the address to which FRR connects, and the allowed peers.
 //!
 //! A peer that sends routes decides where packets go, so few peers are allowed unless the file
 //! states otherwise: on this host processes of root, of the user `frr` and of the router's own
@@ -18,7 +18,7 @@ use super::text;
 /// The user that Debian's package of FRR makes for its daemons.
 const FRR: &str = "frr";
 
-/// Checks the table; without an address to listen at there is no feed.
+/// Checks the section; without an address to listen on there is no feed.
 pub(super) fn check(c: &mut Checker<'_>, feed: text::Feed) -> Option<FpmOptions> {
     let text::Feed { fpm, fpm_peers, fpm_users } = feed;
     let mut peers = Peers::default();

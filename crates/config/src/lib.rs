@@ -1,10 +1,10 @@
-//! Configuration files: one TOML file, read whole, judged whole.
+//! The configuration file: one TOML file, which is parsed and checked as a whole.
 //!
 //! ```toml
 //! [[interface]]
 //! name = "eth0"                # mode = "auto" | "zero-copy" | "copy" | "generic"
-//!                              # queues = 4 (the first ones; else all that it has)
-//!                              # table = 100 (the kernel's, for `run`; else by `ip rule`)
+//!                              # queues = 4 (the first ones; default: all)
+//!                              # table = 100 (a kernel table, for `run`; default: by `ip rule`)
 //!                              # rpf = "off" | "loose" | "strict" (RFC 3704)
 //!                              # observe = true: leave its packets to the kernel, and
 //!                              # count those that would have been taken
@@ -24,43 +24,42 @@
 //! nexthop = "blackhole"
 //!
 //! [workers]
-//! cores = [0, 1]               # a worker on each; the queues of every interface are shared out
-//! stall_timeout = "100ms"               # a worker that stalls for so long gets no more packets; 0: no
-//! limit
+//! cores = [0, 1]               # a worker on each; each interface's queues are divided among them
+//! stall_timeout = "100ms"      # a worker that stalls this long gets no more packets; 0: no limit
 //!
 //! [feed]
 //! fpm = "127.0.0.1:2620"       # FRR's routes, not the kernel's (for `run`)
-//! fpm_users = ["frr"]          # users that may send them; default: root, frr, the router's own
-//! fpm_peers = ["192.0.2.7"]    # other hosts that may send them; else none
+//! fpm_users = ["frr"]          # users that may connect; default: root, frr, the router's own
+//! fpm_peers = ["192.0.2.7"]    # other hosts that may connect; default: none
 //!
 //! [control]
-//! socket = "/run/fingerpost/control.sock"   # "" for none
+//! socket = "/run/fingerpost/control.sock"   # "": no control socket
 //!
 //! [image]
-//! path = "/var/lib/fingerpost/table.image"   # saved at the end, used at the start (`run`)
-//! interval = "60s"                   # seconds; saved as often after changes too
+//! path = "/var/lib/fingerpost/table.image"   # saved at the end, loaded at the start (`run`)
+//! interval = "60s"             # also saved at this interval if routes have changed
 //!
 //! [log]
 //! level = "info"          # error, warn, info, debug: config/logging.rs
 //!
 //! [metrics]
-//! listen = "127.0.0.1:9273"    # metrics and a page by HTTP; without it, none (for `run`)
-//! allowed_hosts = ["router.example.net"]   # names it is asked for by: config/metrics.rs
+//! listen = "127.0.0.1:9273"    # the HTTP listener for metrics and a page (for `run`)
+//! allowed_hosts = ["router.example.net"]   # accepted `Host` names: config/metrics.rs
 //!
 //! [punt]
-//! too_big = 10000              # packets a second for the kernel, by class: config/punt.rs
+//! too_big = 10000              # packets per second to the kernel, by class: config/punt.rs
 //!
 //! [fib]
 //! engine = "auto"              # for IPv4; `engine_v6` for IPv6
 //! ```
 //!
-//! A key that is not known is an error, for it is a slip; so is a name that nothing
-//! has. What the TOML parser refuses ends the reading with its one error; beyond
-//! that all problems are found and told at once, each with the line it is on, so
-//! that a file is mended in one go. A [`Config`] that exists has no dangling names:
-//! they are resolved to places in its lists.
+//! An unknown key is an error, because it is likely a typing error; so is a reference to an
+//! undefined name. An error of the TOML parser ends the parse with this one error; all other
+//! problems are collected and reported together, each with its line, so that the operator can fix
+//! the file in one pass. A [`Config`] has no dangling names: they are resolved to indices into its
+//! lists.
 //!
-//! Where a prefix has several routes, a later file wins over an earlier one, and a
+//! If a prefix has several routes, a later file takes precedence over an earlier one, and a
 //! `[[route]]` over every file.
 
 #![forbid(unsafe_code)]
@@ -99,128 +98,128 @@ pub use time_span::TimeSpan;
 /// A configuration without contradictions.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The file it was read from.
+    /// The file that it was read from.
     pub path: PathBuf,
-    /// The interfaces, which are the workers' ports in this order.
+    /// The interfaces; their order is that of the workers' ports.
     pub interfaces: Vec<Interface>,
     /// The next hops.
     pub next_hops: Vec<NextHop>,
-    /// Files of routes, the later ones winning.
+    /// Files of routes; a later one takes precedence.
     pub files: Vec<RouteFile>,
-    /// Routes of the configuration itself, IPv4.
+    /// IPv4 routes of the configuration itself.
     pub routes_v4: Vec<(Prefix<u32>, Target)>,
-    /// Routes of the configuration itself, IPv6.
+    /// IPv6 routes of the configuration itself.
     pub routes_v6: Vec<(Prefix<u128>, Target)>,
-    /// The core of each worker; `None` leaves it to the system.
+    /// The core of each worker; `None`: the system selects it.
     pub cores: Vec<Option<usize>>,
-    /// How long a worker may stall before it gets no more packets, if that is limited.
+    /// The time after which a stalled worker gets no more packets; `None`: no limit.
     pub stall: Option<Duration>,
     /// The engine of the IPv4 table.
     pub engine_v4: Choice,
     /// The engine of the IPv6 table.
     pub engine_v6: Choice,
-    /// How FRR's routes are taken, in place of the kernel's (`run` only).
+    /// The FPM listener for FRR's routes, which replace the kernel's (`run` only).
     pub fpm: Option<fpm::FpmOptions>,
-    /// Where the control socket is; none where it is not wanted.
+    /// The path of the control socket; `None`: no socket.
     pub control: Option<PathBuf>,
-    /// Where metrics are asked for by HTTP; none where that is not wanted (`run` only).
+    /// The HTTP listener for metrics; `None`: no listener (`run` only).
     pub metrics: Option<Metrics>,
-    /// The least severe level of the log; the program's default where it is not set.
+    /// The least severe level of the log; `None`: the program's default.
     pub log: Option<Level>,
-    /// Where an image of the tables is kept, if one is (`run` only).
+    /// The image file of the tables; `None`: no image (`run` only).
     pub image: Option<ImageFile>,
-    /// The most punts a second, by class (`run` only).
+    /// The limits of punted packets per second, by class (`run` only).
     pub punts: PuntRates,
 }
 
-/// Where an image of the tables is kept.
+/// The image file of the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageFile {
     /// The file.
     pub path: PathBuf,
-    /// How often it is saved while the router works and routes change; else at the end.
+    /// The interval at which it is saved while routes change; `None`: only at the end.
     pub every: Option<Duration>,
 }
 
-/// A network interface that the router takes over.
+/// A network interface whose packets the router receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Which ways of receiving may be used.
+    /// The allowed receive modes.
     pub mode: ModeChoice,
-    /// How many of its receive queues are taken over, the first ones; all, if not configured.
+    /// The number of receive queues that the router opens, from queue 0; `None`: all.
     pub queues: Option<u32>,
-    /// The kernel's table by which its packets are forwarded; that which the kernel's rules
-    /// lead to, if none is said (`run` only).
+    /// The kernel's routing table for its packets; `None`: the table that the kernel's policy rules
+    /// select (`run` only).
     pub table: Option<u32>,
-    /// Which sources its packets may have.
+    /// Its reverse path filter (RFC 3704).
     pub sources: ReversePathFilter,
-    /// Its packets are left to the kernel, and those counted that would have been taken.
+    /// The kernel forwards its packets; those that the router would have taken are counted.
     pub observe: bool,
-    /// What the steering program may drop, where it is one of a gate's.
+    /// The packets that the steering program may drop, for an interface of a gate.
     pub guard: Option<EarlyDropConfig>,
 }
 
-/// The kernel's table of routes where nothing else is said.
+/// The kernel's routing table for an interface without a configured one (`RT_TABLE_MAIN`).
 pub const MAIN: u32 = 254;
-/// Where the control socket is, where nothing else is said.
+/// The default path of the control socket.
 pub const CONTROL: &str = "/run/fingerpost/control.sock";
 
-/// Who packets are handed to.
+/// A neighbor to which packets are forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
     /// Its name in this configuration.
     pub name: String,
-    /// The interface it is behind, by its place in [`Config::interfaces`].
+    /// The interface through which it is reached, as an index into [`Config::interfaces`].
     pub interface: usize,
-    /// Its hardware address.
+    /// Its MAC address.
     pub mac: [u8; 6],
-    /// Its address, by which route files may name it.
+    /// Its IP address, by which route files may refer to it.
     pub address: Option<IpAddr>,
 }
 
-/// Where a route leads.
+/// The target of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// To a next hop, by its place in [`Config::next_hops`].
+    /// A next hop, as an index into [`Config::next_hops`].
     NextHop(usize),
-    /// Nowhere: packets are dropped and counted.
+    /// No next hop: packets are dropped and counted.
     Blackhole,
 }
 
-/// A file of routes, and what its labels mean.
+/// A file of routes, and the meaning of its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteFile {
     /// The file.
     pub path: PathBuf,
-    /// Where its routes lead.
+    /// The targets of its routes.
     pub via: Via,
 }
 
-/// Where the routes of a file lead.
+/// The targets of the routes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// All to the same.
+    /// The same target for all routes.
     One(Target),
-    /// Each to the next hop that its label names, by name or by address.
+    /// For each route the next hop that its label names, by name or by address.
     Label,
-    /// Each to one of these, by a hash of its label: routes of one label stay
-    /// together. For trials with tables whose next hops are not here.
+    /// For each route one of these, by a hash of its label: routes with the same label have the
+    /// same target. For trials with tables whose next hops do not exist here.
     Spread(Vec<Target>),
 }
 
-/// What is wrong with a configuration, all of it.
+/// The error of a configuration, with all of its problems.
 #[derive(Debug)]
 pub enum ConfigError {
     /// The file cannot be read.
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It is not TOML, or not of this shape.
+    /// The file is not TOML, or has unknown keys, missing keys or values of a wrong type.
     Shape {
         /// The file.
         path: PathBuf,
@@ -228,26 +227,26 @@ pub enum ConfigError {
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// What is wrong, the key named and the line shown.
+        /// The message of the parser, with the key and the text of the line.
         what: String,
     },
-    /// It contradicts itself.
+    /// Values are invalid, or contradict each other.
     Sense {
         /// The file.
         path: PathBuf,
-        /// Everything that is wrong.
+        /// All problems.
         problems: Vec<Problem>,
     },
 }
 
-/// One thing that is wrong.
+/// One problem of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The line, from 1.
     pub line: usize,
     /// The table and key, such as `nexthop.mac`.
     pub key: &'static str,
-    /// What is wrong, and what to do.
+    /// A description of the problem, and its remedy.
     pub what: String,
 }
 
@@ -281,11 +280,11 @@ impl std::error::Error for ConfigError {
 }
 
 impl Config {
-    /// Reads a file. Names of route files in it are relative to where it is.
+    /// Reads a file. The names of route files in it are relative to its directory.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], with everything that is wrong.
+    /// [`ConfigError`], with all problems.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path)
@@ -293,7 +292,7 @@ impl Config {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of a file whose name is `path`.
+    /// Parses the text of a file whose name is `path`.
     ///
     /// # Errors
     ///
@@ -323,20 +322,20 @@ impl Config {
 }
 
 impl ConfigError {
-    /// What is wrong with the bundles that a file says are kept.
+    /// Makes the error of the stored bundles (`distribution.store_dir` of the file `path`).
     pub fn kept(path: &Path, what: String) -> Self {
         let problems = vec![Problem { line: 1, key: "distribution.store_dir", what }];
         Self::Sense { path: path.into(), problems }
     }
 }
 
-/// Reads how long a worker may stall, in milliseconds: 0 means no limit.
+/// Returns the stall limit of a worker: without a timeout the default, for 0 no limit.
 pub fn stall(timeout: Option<TimeSpan>) -> Option<Duration> {
     let limit = timeout.map_or(STALL, Duration::from);
     (!limit.is_zero()).then_some(limit)
 }
 
-/// Reads the shape of a file.
+/// Deserializes the text of the file `path`.
 pub fn shape<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let (line, column) = error.span().map_or((1, 1), |span| place(text, span.start));
@@ -352,8 +351,8 @@ pub fn place(text: &str, at: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// Says what the parser objects to, with the line it is on: its own message names
-/// an unknown or missing key; a value of the wrong type is on the line of its key.
+/// Returns the message of the parser with the text of the line: the message names an unknown or
+/// missing key; a value of the wrong type is on the line of its key.
 pub fn explain(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().trim().replace('\n', " ");
     let Some(span) = error.span() else { return what };

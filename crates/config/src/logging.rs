@@ -1,4 +1,4 @@
-//! The `[log]` of a router's, gate's or grantor's configuration.
+//! The `[log]` section of the configuration of a router, gate or grantor.
 //!
 //! ```toml
 //! [log]
@@ -17,11 +17,11 @@ use super::metrics::ProblemSink;
 /// The severity of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// The program cannot do what it is for.
+    /// The program cannot do its work.
     Error,
-    /// Something is wrong, and the program goes on.
+    /// A problem, with which the program continues.
     Warn,
-    /// Events that an operator wants to find in the log later.
+    /// Events that an operator may look up in the log later.
     Info,
     /// Details that help to find a fault of the program.
     Debug,

@@ -1,13 +1,13 @@
-//! The `[metrics]` of a router's, gate's or grantor's configuration.
+//! The `[metrics]` section of the configuration of a router, gate or grantor.
 //!
 //! ```toml
 //! [metrics]
-//! listen = "127.0.0.1:9273"    # metrics and a page by HTTP; without it, none
-//! allowed_hosts = ["gate-1.example.net"]   # names it is asked for by, beside addresses and localhost
-//! history_file = "/var/lib/fingerpost/history"   # the page's history and attacks over a restart
+//! listen = "127.0.0.1:9273"    # the HTTP listener for metrics and a page; default: none
+//! allowed_hosts = ["gate-1.example.net"]   # accepted names, besides addresses and localhost
+//! history_file = "/var/lib/fingerpost/history"   # keeps the page's history and attacks
 //! ```
 //!
-//! What is said here needs a restart to change.
+//! A change of this section needs a restart.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-/// Where metrics and the page are asked for.
+/// The HTTP listener for metrics and the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
     /// The address and port.
     pub listen: SocketAddr,
-    /// The names by which that is asked for, beside IP addresses and `localhost`.
+    /// The accepted host names of requests, besides IP addresses and `localhost`.
     pub allowed_hosts: Vec<String>,
-    /// Where the page's history is kept over a restart, if it is.
+    /// The file that keeps the page's history over a restart, if any.
     pub history_file: Option<PathBuf>,
 }
 
@@ -35,11 +35,11 @@ pub struct MetricsSection {
     history_file: Option<Spanned<PathBuf>>,
 }
 
-/// Takes a problem: where it begins in the text, the key, and what is wrong.
+/// Receives a problem: its offset in the text, its key and its description.
 pub type ProblemSink<'a> = &'a mut dyn FnMut(usize, &'static str, String);
 
 impl Metrics {
-    /// Judges what was read; none where nothing is listened for.
+    /// Checks the section; returns `None` if it has no valid listener.
     pub fn check(text: MetricsSection, problem: ProblemSink<'_>) -> Option<Self> {
         let names = text.allowed_hosts.iter().flat_map(|names| names.get_ref());
         for name in names.filter(|name| !is_host_name(name.get_ref())) {

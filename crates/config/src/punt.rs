@@ -1,5 +1,5 @@
-//! The `[punt]` of a router's, gate's or grantor's configuration: how many packets a second are
-//! handed to the kernel, by class (`datapath/punt.rs`).
+//! The `[punt]` section of the configuration of a router, gate or grantor: the limits of packets
+//! per second that are punted to the kernel, by class (`datapath/punt.rs`).
 //!
 //! ```toml
 //! [punt]
@@ -11,8 +11,8 @@
 //! forward = 50000      # by routes that lead to the kernel; without it, no limit
 //! ```
 //!
-//! The rates are of the whole router; each worker has its share. 0 hands over none. A gate's
-//! `redirect` is 0 where it is not written.
+//! The rates hold for the whole router; each worker has its share. 0 punts no packet. The default
+//! of a gate's `redirect` is 0.
 
 use serde::Deserialize;
 
@@ -31,7 +31,7 @@ pub struct PuntSection {
 }
 
 impl PuntSection {
-    /// Returns the rates, those that are left out as in `default`.
+    /// Returns the rates; missing ones have the value of `default`.
     pub fn rates(&self, default: PuntRates) -> PuntRates {
         let or = |rate: Option<u32>, default: u32| rate.unwrap_or(default);
         PuntRates {

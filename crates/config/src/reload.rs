@@ -1,19 +1,22 @@
 //! The reload class of each key, and the differences of two configurations.
 //!
-//! A comparison destructures the configuration exhaustively, so that a field that is added does not
-//! compile (`unused_variables` is an error in `cargo xtask check`, a missing field one of the compiler)
-//! before its class is stated.
+//! A reload applies the changed keys of a configuration file to a running router. The class of a
+//! key states how.
+//!
+//! The comparison destructures the configuration exhaustively: a new field does not pass
+//! `cargo xtask check` before its class is stated, because a missing field is an error of the
+//! compiler, and an unused variable is an error of the check.
 
 use super::{Config, ImageFile, Interface};
 
 /// The effect of a reload on a changed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReloadClass {
-    /// The workers go on, and use the new value.
+    /// The running workers use the new value.
     Live,
-    /// Other workers take the place of those at work.
+    /// New workers, which use the new value, replace the running ones.
     ReplacesWorkers,
-    /// The reload is refused: only a restart changes the value.
+    /// The reload fails: only a restart changes the value.
     NeedsRestart,
 }
 
@@ -35,15 +38,15 @@ impl ChangedKeys {
         }
     }
 
-    /// Returns the keys of a class, in the order of the file's documentation.
+    /// Returns the keys of a class, in the order of the comparison.
     pub fn of(&self, class: ReloadClass) -> Vec<&'static str> {
         self.0.iter().filter(|(_, own)| *own == class).map(|(key, _)| *key).collect()
     }
 }
 
 impl Config {
-    /// Compares the keys with those of another configuration. `interface` stands for added and removed
-    /// interfaces.
+    /// Compares the keys with those of another configuration. The key `interface` represents added
+    /// and removed interfaces.
     pub fn changed_keys(&self, new: &Self) -> ChangedKeys {
         use ReloadClass::{Live, NeedsRestart, ReplacesWorkers};
         let Self {
@@ -108,7 +111,7 @@ impl Interface {
         changed.compare("interface.table", ReplacesWorkers, table, &new.table);
         changed.compare("interface.rpf", Live, sources, &new.sources);
         changed.compare("interface.observe", Live, observe, &new.observe);
-        // A gate's, from keys that its own comparison has.
+        // Derived from keys of a gate's configuration, which has a comparison of its own.
         changed.compare("front", ReplacesWorkers, guard, &new.guard);
     }
 }

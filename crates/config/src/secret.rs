@@ -1,4 +1,4 @@
-//! Keys that daemons read from files of their own.
+//! Keys that daemons read from separate files.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// The file cannot be read, others than its owner may read it, or its content is not a key; the message
-/// says what to do.
+/// The file cannot be read, users other than its owner may read it, or its content is not a key;
+/// the message states the remedy.
 pub fn read_secret(path: &Path) -> Result<[u8; 32], String> {
     let shown = path.display();
     let describe = |error: std::io::Error| format!("{shown}: {error}");

@@ -1,7 +1,7 @@
-//! The shape of the file: what the keys are and which may be left out.
+//! The structure of the file: its keys, and which of them are optional.
 //!
-//! Nothing is judged here beyond types and keys; every value that may be wrong
-//! carries its place in the text for who judges it.
+//! This module checks only keys and types. Every value that may be invalid carries its offset in
+//! the text, which the later check of the value reports.
 
 use std::path::PathBuf;
 

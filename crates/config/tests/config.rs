@@ -1,4 +1,4 @@
-//! The configuration: what is read of a good one, and what is said of bad ones.
+//! The configuration: the parse of valid files, and the problems of invalid ones.
 
 use std::path::Path;
 
@@ -49,7 +49,7 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(text, Path::new("/etc/fingerpost/router.toml"))
 }
 
-/// Every problem as `line: key: what`.
+/// Returns every problem as `line: key: description`.
 fn problems(text: &str) -> Vec<String> {
     match parse(text).expect_err("the text is bad") {
         ConfigError::Sense { problems, .. } => {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// The time after which a call is given up.
+/// The timeout of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A closure for the control thread.

@@ -1,4 +1,4 @@
-//! The requests and responses of the HTTP server, and the trait of what answers them.
+//! The requests and responses of the HTTP server, and the trait of their handlers.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
-//! The control plane of all daemons: it may block, allocate and log, and its errors are messages for
-//! operators.
+//! The control plane of all daemons: it may block, allocate and log, and its errors are messages
+//! for operators.
 //!
-//! A [`Daemon`] is a router whose routes are the kernel's. A gate and a grantor are daemons with a
-//! [`Role`] and packet hooks; this crate knows neither.
+//! A [`Daemon`] is a router that follows the kernel's routes. A gate and a grantor are daemons with
+//! a [`Role`] and packet hooks; this crate depends on neither.
 //!
 //! ```text
 //!   kernel, FRR ─► kernel_sync ─► plane ─► tables, adjacencies ─► workers (crate `datapath`)
@@ -13,10 +13,10 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`daemon`] | starts, reloads and stops a daemon; what others may look at |
-//! | [`role`] | what a gate or a grantor adds |
-//! | [`view`] | counters, ports and interfaces, for others to read |
-//! | [`start`] | interfaces, sockets and workers, started by a configuration |
+//! | [`daemon`] | starts, reloads and stops a daemon |
+//! | [`role`] | the interface through which a gate or a grantor extends a daemon |
+//! | [`view`] | counters, ports and interfaces, for other threads to read |
+//! | [`start`] | starts interfaces, sockets and workers from a configuration |
 //! | [`preflight`] | checks of a configuration against this machine |
 //! | `kernel_sync` | the control thread: follows the kernel or FRR |
 //! | `plane` | routes, links and neighbors as workers read them |

@@ -1,20 +1,20 @@
-//! Checks of a configuration against this machine, before anything is taken over.
+//! Checks of a configuration against this machine, which change nothing.
 //!
 //! ```text
-//!   Config ─► interfaces there, Ethernet, up? queues, MTU, offloads, another XDP program?
+//!   Config ─► interfaces exist, Ethernet, up? queues, MTU, offloads, another XDP program?
 //!             cores? folders writable? metrics' address free? tunnels: address, MTU? rights?
 //!                              │
 //!                              └─► errors: the start would fail     warnings: packets would suffer
 //! ```
 //!
-//! A file can be sound and the start fail all the same: a name that no interface has, a queue too
-//! few, a folder that is missing. `run --check`, `gate check` and `grantor check` look at these as
-//! the start would, in the network namespace of the calling thread, and change nothing: no program
-//! is attached, no socket of the router's is opened, and a folder is tried by a file without a name
-//! (`O_TMPFILE`). Where a router answers at the configuration's control socket, what it holds is
-//! its own: its XDP programs and the address of its metrics are no findings, since a check comes
-//! before a reload.
-//! The findings hold for the moment of the check and for the user that runs it.
+//! A start can fail with a valid file: an interface does not exist, a queue is missing, a folder is
+//! missing. `run --check`, `gate check` and `grantor check` check these conditions as the start
+//! does, in the network namespace of the calling thread, and change nothing: they attach no program
+//! and open no socket of the router, and they test a folder with an unnamed file (`O_TMPFILE`). If
+//! a router answers on the configured control socket, its XDP programs and the address of its
+//! metrics are no findings, because an operator runs a check before a reload.
+//!
+//! The findings hold for the time of the check and for the user that runs it.
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -42,7 +42,7 @@ const LARGEST_MTU: usize = 4096 - port::HEADROOM as usize - 14 - 2 * 4;
 pub enum Finding {
     /// The start would fail.
     Error(String),
-    /// The start would succeed, and packets or state would suffer.
+    /// The start would succeed, but packets or state would be affected.
     Warning(String),
 }
 
@@ -207,25 +207,25 @@ impl Findings {
         }
     }
 
-    /// The socket's folder is there, or the folder in which it is made is.
+    /// Checks the folder of the socket, or the one in which that folder will be created.
     fn control(&mut self, socket: &Path) {
         let folder = socket.parent().unwrap_or(Path::new(""));
         let made_in = if folder.exists() { Some(folder) } else { folder.parent() };
         self.folder("control.socket", made_in, true);
     }
 
-    /// A file that is saved while the daemon works, or at its end.
+    /// Checks the folder of a file that the daemon saves while it runs or at its end.
     pub fn saved(&mut self, key: &str, file: &Path) {
         self.folder(key, file.parent(), false);
     }
 
-    /// A folder that the daemon makes if it is not there.
+    /// Checks a folder that the daemon creates if it does not exist.
     pub fn made(&mut self, key: &str, folder: &Path) {
         let there = folder.ancestors().find(|folder| folder.exists());
         self.folder(key, there, true);
     }
 
-    /// Tries whether files can be made in a folder.
+    /// Checks that files can be created in a folder.
     pub fn folder(&mut self, key: &str, folder: Option<&Path>, fatal: bool) {
         let folder: PathBuf = match folder {
             Some(folder) if folder.as_os_str().is_empty() => ".".into(),
@@ -238,7 +238,7 @@ impl Findings {
         let what = match error.kind() {
             ErrorKind::NotFound => format!("{key}: the folder {shown} does not exist"),
             ErrorKind::NotADirectory => format!("{key}: {shown} is not a folder"),
-            // Not every file system has files without names.
+            // Not every file system supports unnamed files.
             _ if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => return,
             _ => format!("{key}: the folder {shown} cannot be written to by this user: {error}"),
         };

@@ -28,7 +28,7 @@ pub struct QueryHandle {
 }
 
 impl QueryHandle {
-    /// Returns the items that a request asks for. A comparison and a stream of events are not
+    /// Returns the items of the reply to a request. A comparison and a stream of events are not
     /// answered here: they have no items.
     ///
     /// # Errors

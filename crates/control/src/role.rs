@@ -1,7 +1,7 @@
-//! The role of a daemon: what it does between its ports beside routing.
+//! The role of a daemon: its function besides routing.
 //!
-//! The control plane knows no role. A daemon hands a [`Role`] in, and the control socket, the metrics
-//! and the page ask it for what only that role has:
+//! The control plane depends on no role. A daemon provides a [`Role`], and the control socket, the
+//! metrics and the page query it for the data of that role:
 //!
 //! ```text
 //!   control socket ─► show, execute ─┐
@@ -23,7 +23,7 @@ pub trait Role: fmt::Debug + Send + Sync {
     /// Returns the name: `router`, `gate`, `grantor`.
     fn name(&self) -> &'static str;
 
-    /// Returns the items that a request asks for; `None` if the request is not of this role.
+    /// Returns the items of the reply to a request; `None` if the request is not of this role.
     fn show(&self, request: &Request) -> Option<Result<Vec<Item>, String>> {
         let _ = request;
         None
@@ -51,14 +51,14 @@ pub trait Role: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Returns whether the daemon protects what is behind it: a port that cannot be served fails
-    /// closed, and attacks are detected and logged.
+    /// Returns whether the daemon protects the network behind it: a port that cannot be served
+    /// fails closed, and attacks are detected and logged.
     fn is_guard(&self) -> bool {
         false
     }
 }
 
-/// The role of a daemon that routes, and has no more to do.
+/// The role of a daemon that only routes.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainRouter;
 

@@ -54,11 +54,12 @@ pub(crate) trait Orders: Send + 'static {
     /// Reads the configuration again and applies it; returns a report.
     fn reload(&mut self) -> Result<String, String>;
 
-    /// Returns what saves the image, on the client's thread, so that the daemon does not wait for a
-    /// disk.
+    /// Returns a function that saves the image on the client's thread, so that the daemon does not
+    /// wait for a disk.
     fn saver(&self) -> Result<SaveImage, String>;
 
-    /// Leaves an interface's packets to the kernel and counts them (`only`), or takes them again.
+    /// With `only`, leaves an interface's packets to the kernel and counts them; otherwise receives
+    /// them again.
     fn observe(&mut self, interface: &str, only: bool) -> Result<(), String>;
 }
 
@@ -69,7 +70,7 @@ pub(crate) type SaveImage = Box<dyn FnOnce() -> Result<String, String> + Send>;
 #[derive(Debug)]
 pub(crate) struct ServerHandles<D> {
     pub(crate) query: QueryHandle,
-    /// The daemon, which carries out orders.
+    /// The daemon, which executes orders.
     pub(crate) orders: ControlHandle<D>,
     /// Locked during a comparison with the kernel: one at a time.
     pub(crate) comparing: Arc<Mutex<()>>,

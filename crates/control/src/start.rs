@@ -1,14 +1,13 @@
-//! The router: a configuration brought to life, and taken down again.
+//! The start of a router: interfaces, sockets and workers from a configuration.
 //!
 //! ```text
-//!   Config ─► interfaces there? ─► routes, tables ─► interfaces taken over
-//!                                                     ─► a socket a queue ─► workers
+//!   Config ─► interfaces exist? ─► routes, tables ─► interfaces opened
+//!                                                     ─► a socket per queue ─► workers
 //! ```
 //!
-//! What can fail without touching the system comes first: names, files, tables.
-//! Whatever fails later gives back what was taken before it: an interface's program
-//! goes with the value that holds it, and a worker's threads with theirs. A router
-//! that did not start leaves no trace.
+//! Steps that can fail without an effect on the system come first: names, files, tables. If a later
+//! step fails, the earlier ones are undone by the drop of their values: the steering programs are
+//! detached, and the threads of the workers stop. A failed start leaves no trace.
 
 use std::fmt;
 use std::io;
@@ -38,42 +37,42 @@ pub(crate) const LARGEST_MTU: usize = af_xdp::largest_mtu(4096);
 /// Slots for received packets in all further queues of a worker.
 const SHARED_SLOTS: u32 = 8 * 2048;
 
-/// Says why the router did not start.
+/// The error of a start.
 #[derive(Debug)]
 pub enum StartError {
-    /// Interfaces that are not there.
+    /// Interfaces that do not exist.
     NoInterface {
         /// Their names.
         names: Vec<String>,
     },
-    /// Interfaces that are of a kind that cannot be a port.
+    /// Interfaces whose kind cannot be a port.
     Unfit {
         /// The reason for each.
         reasons: Vec<String>,
     },
-    /// The routes.
+    /// The routes cannot be loaded.
     Routes(RoutesError),
     /// The kernel's routes cannot be followed.
     Feed(feed::netlink::Error),
     /// An engine cannot be made.
     Full(fib::Full),
-    /// The configuration has routes of its own, and those of the kernel are to be followed.
+    /// The configuration has static routes, but the router follows the kernel's.
     StaticRoutes,
-    /// The control socket.
+    /// The control socket cannot be opened.
     Control {
         /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The metrics.
+    /// The metrics listener cannot be opened.
     Metrics {
-        /// Where they were to be.
+        /// Its address and port.
         listen: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Tunnels over a family have nowhere to begin.
+    /// Tunnels over an address family have no local address.
     NoTunnelEnd {
         /// The back interface.
         interface: String,
@@ -82,11 +81,11 @@ pub enum StartError {
     },
     /// An interface, its queue or the permission for it.
     Port(af_xdp::Error),
-    /// Anything else of the system.
+    /// Any other error of the system.
     System {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -175,17 +174,17 @@ pub struct PortInfo {
     pub worker: usize,
     /// The interface's queue, from 0.
     pub queue: u32,
-    /// How packets cross, such as `AF_XDP copy`.
+    /// The receive mode, such as `AF_XDP copy`.
     pub mode: &'static str,
     /// Its hardware address.
     pub mac: [u8; 6],
     /// The largest packet in bytes.
     pub mtu: usize,
-    /// Why it is not in a better mode, where the driver said so.
+    /// The reason that it is not in a better mode, if the driver reported one.
     pub fallback: Option<String>,
 }
 
-/// What a worker reads of what the control side publishes.
+/// The readers of a worker, for the state that the control side publishes.
 pub struct Readers {
     /// The tables.
     pub tables: Tables,
@@ -199,7 +198,8 @@ pub struct Readers {
 pub struct WorkerHook {
     /// The hook.
     pub hook: Box<dyn PacketHook>,
-    /// The port on which other workers hand over packets of the first interface, with software steering.
+    /// The port on which other workers hand over packets of the first interface, with software
+    /// steering.
     pub handed: Option<Box<dyn Port>>,
 }
 
@@ -219,7 +219,7 @@ pub struct HookFactory<'a> {
 pub enum Unserved {
     /// The start fails.
     Refuse,
-    /// The start goes on without the interface.
+    /// The start continues without the interface.
     Skip,
 }
 
@@ -229,15 +229,15 @@ pub struct Started {
     pub workers: Workers,
     /// Their ports.
     pub ports: Vec<PortInfo>,
-    /// What each of them asks for.
+    /// The receiver of each worker's requests for next hops.
     pub wanted: Vec<WantReceiver>,
-    /// Where each of them counts, and where others did before them.
+    /// The counters by worker number, those of past workers included.
     pub stats: Vec<Arc<WorkerStats>>,
     /// The largest MTU, in bytes, whose packets fit their frames.
     pub mtu: usize,
 }
 
-/// Refuses interfaces that are not there, or of a kind that cannot be a port.
+/// Refuses interfaces that do not exist, or whose kind cannot be a port.
 pub fn present(
     config: &Config,
     index_of: &dyn Fn(&str) -> io::Result<u32>,
@@ -257,8 +257,8 @@ pub fn by_name(name: &str) -> io::Result<u32> {
     Ok(nix::net::if_::if_nametoindex(name)?)
 }
 
-/// Takes the interfaces of `ports` over, the addresses of `steered` being the host's own; those
-/// in `held` have been.
+/// Opens the interfaces of `ports`; `steered` has the host's own addresses, and `held` the
+/// interfaces that are already open.
 pub fn open(
     config: &Config,
     ports: &Ports,
@@ -276,7 +276,7 @@ pub fn open(
     Ok(interfaces)
 }
 
-/// Takes one interface over.
+/// Opens one interface.
 pub fn open_one(
     config: &Config,
     wanted: &config::Interface,
@@ -291,22 +291,22 @@ pub fn open_one(
     adjust(config, interface, wanted, steered)
 }
 
-/// Returns how many queues of an interface are to be taken over: as many as are configured, else
-/// all; at least one for each worker, which opening it then refuses.
+/// Returns the number of queues of an interface to open: the configured number, else all; at least
+/// one for each worker, so that the open fails if the device has fewer.
 pub fn wanted_queues(config: &Config, wanted: &config::Interface) -> Result<u32, StartError> {
     let queues = wanted.queues.map_or_else(|| af_xdp::queues(&wanted.name), Ok)?;
     Ok(queues.max(config.cores.len() as u32))
 }
 
-/// Returns the rings of a queue that packets are only received by, where a worker has so many of
-/// them: together no more than [`SHARED_SLOTS`], as long as that leaves each a burst's worth.
+/// Returns the ring sizes of a queue that only receives packets, for a worker with this many such
+/// queues: together no more than [`SHARED_SLOTS`], as long as each ring holds a burst.
 fn receiving_only(queues: u32) -> RingSizes {
     let receive = (SHARED_SLOTS / queues.max(1)).clamp(256, 2048);
     let receive = 1 << receive.ilog2();
     RingSizes { fill: receive, receive, transmit: 64, completion: 64 }
 }
 
-/// Tells the steering program of an interface what it goes by.
+/// Configures the steering program of an interface.
 fn adjust(
     config: &Config,
     interface: Interface,
@@ -321,8 +321,8 @@ fn adjust(
 }
 
 /// Starts a worker on each core, with readers of its own and its share of the queues of every
-/// interface: worker 0 of two has the queues 0, 2, 4, … and sends by queue 0. Packets that are the
-/// host's after all go to `host`. The workers count where those before them did, in `stats`.
+/// interface: worker 0 of two has the queues 0, 2, 4, … and sends on queue 0. Received packets that
+/// belong to the host go to `host`. The workers continue the counters of past workers, in `stats`.
 pub fn start(
     config: &Config,
     interfaces: &[Interface],
@@ -391,7 +391,7 @@ pub fn start(
         }
         parts.push((core, arena, mine, others));
     }
-    // From here on nothing fails because of an interface, so that no hook is lost.
+    // No interface can fail from here on, so that no hook is lost.
     for (number, (core, arena, mine, others)) in parts.into_iter().enumerate() {
         let Readers { tables, adjacencies, ingresses } = readers();
         let (wants, want) = wants();

@@ -1,8 +1,8 @@
-//! The view: what others may look at while the router works.
+//! The view: the state that other threads may read while the router runs.
 //!
-//! Counters of the workers, the ports as they were opened, the interfaces. A reload may
-//! put others in their place, so whoever looks holds nothing; the counters go on, because
-//! the workers that come after others count where those did.
+//! It has the counters of the workers, the ports as they were opened, and the interfaces. A reload
+//! may replace them, so each access reads them anew. The counters continue, because new workers
+//! count in the counters of the workers that they replace.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -14,20 +14,20 @@ use crate::start::PortInfo;
 use datapath::Verdict;
 use datapath::stats::{Snapshot, WorkerStats};
 
-/// What there is to see at the moment.
+/// The current state of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Of each worker that there has been, by its number.
+    /// The counters of each worker, past workers included, by its number.
     pub(crate) stats: Vec<Arc<WorkerStats>>,
     pub(crate) ports: Vec<PortInfo>,
     pub(crate) interfaces: Vec<Interface>,
-    /// The kernel's table that is meant where none is said.
+    /// The kernel's routing table that a request without a table means.
     pub(crate) table: u32,
     /// The known state of the interfaces' devices.
     pub(crate) devices: DeviceStates,
 }
 
-/// What others may look at.
+/// Shared access to the state that other threads may read.
 #[derive(Debug, Default)]
 pub struct View(RwLock<Seen>);
 
@@ -36,7 +36,7 @@ impl View {
         look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Shows something else from now on.
+    /// Replaces the state.
     pub(crate) fn show(&self, seen: Seen) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = seen;
     }
@@ -44,7 +44,7 @@ impl View {
     /// Returns the counters, summed over the workers and with the packets that the kernel dropped.
     pub fn stats(&self) -> Snapshot {
         let mut stats: Snapshot = self.worker_stats().into_iter().sum();
-        // What the kernel drops for a gate is counted as if a worker had dropped it.
+        // Packets that the kernel drops for a gate count as if a worker had dropped them.
         for interface in self.interfaces() {
             let counts = interface.counts().unwrap_or_default();
             // Packets that no socket received belong to no worker either.
@@ -66,12 +66,12 @@ impl View {
         stats
     }
 
-    /// Returns the counters of each worker that there has been, by its number.
+    /// Returns the counters of each worker, past workers included, by its number.
     pub fn worker_stats(&self) -> Vec<Snapshot> {
         self.with(|seen| seen.stats.iter().map(|stats| stats.snapshot()).collect())
     }
 
-    /// Returns where each worker counts.
+    /// Returns the live counters of each worker.
     pub fn counting(&self) -> Vec<Arc<WorkerStats>> {
         self.with(|seen| seen.stats.clone())
     }
@@ -86,19 +86,19 @@ impl View {
         self.with(|seen| seen.ports.clone())
     }
 
-    /// Returns how packets cross on the port of an interface's index.
+    /// Returns the receive mode of the port of the interface with this index.
     pub fn mode(&self, index: u32) -> &'static str {
         self.with(|seen| {
             seen.ports.iter().find(|port| port.index == index).map_or("", |port| port.mode)
         })
     }
 
-    /// Returns where the control thread keeps what is known of the interfaces' devices.
+    /// Returns the shared states of the interfaces' devices, which the control thread updates.
     pub(crate) fn device_states(&self) -> DeviceStates {
         self.with(|seen| seen.devices.clone())
     }
 
-    /// Returns what is known of the interfaces' devices, in their order.
+    /// Returns the states of the interfaces' devices, in the order of the interfaces.
     pub fn devices(&self) -> Vec<DeviceState> {
         self.with(|seen| seen.devices.get())
     }

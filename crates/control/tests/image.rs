@@ -1,4 +1,5 @@
-//! A plane is saved, and another starts by the image: workers' readers are asked.
+//! Tests of images: one plane is saved, another starts from the image, and the workers' readers
+//! show the result.
 
 mod rig;
 
@@ -9,7 +10,7 @@ use fib::image::{BadImage, Image, Writer};
 use fingerpost_control::plane::{AdoptError, InterfaceNames};
 use rig::{MAIN, OTHER, Rig, info, ip, mac, to};
 
-/// Interfaces are called by what is added to their numbers: a restart renumbers them.
+/// Names of interfaces whose indexes have this offset: a restart may renumber them.
 struct Renumbered(u32);
 
 impl InterfaceNames for Renumbered {
@@ -22,7 +23,7 @@ impl InterfaceNames for Renumbered {
     }
 }
 
-/// A rig to which what the kernel has is told, but for routes.
+/// Makes a rig with the kernel's state except for routes.
 fn with_neighbors(by: u32) -> Rig {
     let mut rig = Rig::new(by, false);
     for (interface, address, last) in
@@ -42,7 +43,7 @@ fn adopt(rig: &mut Rig, image: &[u8]) -> Result<(), AdoptError> {
     rig.plane.adopt(&image, &[ip("192.0.2.254")], &Renumbered(rig.by))
 }
 
-/// The routes of before, and some hops that are gone.
+/// Adds the routes before the restart, and removes one, which leaves hops without a route.
 fn routes(rig: &mut Rig) {
     rig.route(MAIN, "9.0.0.0/8", Some(&to(&[(1, Some("192.0.2.200"), 1)])));
     rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
@@ -60,7 +61,7 @@ fn routes(rig: &mut Rig) {
     rig.commit();
 }
 
-/// Asks what must be so of the routes of before.
+/// Checks that the rig forwards by the routes before the restart.
 fn as_before(rig: &mut Rig) {
     assert_eq!(rig.leads("10.1.1.1"), Ok((0, 1)));
     assert_eq!(rig.leads("11.1.1.1"), Ok((1, 2)));
@@ -86,7 +87,7 @@ fn an_image_is_gone_by_at_once_and_with_the_numbers_of_now() {
     adopt(&mut after, &image).unwrap();
     as_before(&mut after);
     assert!(after.ingresses.current().get(0).locals.holds_v4(0xc000_02fe));
-    // What it goes by is an image already.
+    // Its tables are those of an image, so there is nothing to save.
     assert!(after.plane.save(&Renumbered(40)).unwrap().is_none());
 }
 
@@ -99,8 +100,8 @@ fn routes_that_come_take_the_images_place_with_the_same_hops() {
     adopt(&mut after, &image).unwrap();
     let hop = |rig: &mut Rig, address| rig.asked(0, address, 0).0;
     let (ten, eleven) = (hop(&mut after, "10.1.1.1"), hop(&mut after, "11.1.1.1"));
-    // The routes are told one by one, and nothing of it shows before all are: neither
-    // that 11/8 is gone, nor what is new; a neighbor's MAC does.
+    // The kernel reports the routes one by one. No change of routes is visible before the dump is
+    // complete: neither the missing 11/8 nor the new routes. A new MAC of a neighbor is.
     after.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
     after.route(MAIN, "30.0.0.0/8", Some(&to(&[(2, Some("192.0.2.55"), 1)])));
     after.route(MAIN, "31.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
@@ -121,9 +122,9 @@ fn routes_that_come_take_the_images_place_with_the_same_hops() {
         assert_eq!(after.leads(gone), Err(Verdict::NoRoute), "{gone}");
     }
     assert_eq!(after.leads_from(2, "10.1.1.1"), Err(Verdict::NoRoute));
-    // The hops that only the image had are free when workers have passed.
+    // The hops that only the image had are free after all workers have passed a quiescent state.
     assert_eq!(after.plane.hop_target(eleven), None);
-    // Those of a group's members follow the group's.
+    // The hops of a group's members are freed after that of the group.
     after.commit();
     assert_eq!(after.plane.hops().count(), 2, "one of 10/8, one of 30/8");
     assert!(after.plane.save(&Renumbered(7)).unwrap().is_some());
@@ -157,7 +158,7 @@ fn what_is_no_image_of_this_router_changes_nothing() {
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 4;
     assert!(matches!(adopt(&mut rig, &damaged), Err(AdoptError::Image(BadImage::Checksum { .. }))));
-    // Of other tables, and with ways that are none.
+    // Images of other tables, and with invalid targets.
     let fib = fib::Fib::build(&fib::Rib::<u32>::new(), Choice::Auto, 1).unwrap();
     for ways in [&b"[]"[..], b"[{\"sideways\": 3}]", b"\xff"] {
         let mut writer = Writer::new();

@@ -1,5 +1,5 @@
-//! Next hops that change under a worker on a thread: what waits, and what has a new
-//! meaning.
+//! Tests of next hops that change while a worker runs on a thread: packets that wait for a
+//! neighbor, and hops that are reused.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use wire::{ethernet, ipv4};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
 
-/// A worker on a thread with one port to send in on and one to look at, and its control
-/// side: `hops` means what is published.
+/// A worker on a thread, with an input port, an output port and its control side, which publishes
+/// the table and the adjacencies.
 struct Bench {
     workers: Workers,
     table: Updater<u32>,
@@ -77,8 +77,9 @@ fn next_hop(last: u8) -> Adjacency {
     Adjacency::new(1, [2, 0, 0, 0, 5, last], [2; 6], 1500)
 }
 
-/// The whole way: a packet waits, the control side hears of it and answers, the packet
-/// leaves; another waits in vain and ends after about a second, a third with the worker.
+/// The full cycle: packets wait, the control side receives the request and resolves the neighbor,
+/// the packets leave. A later packet waits without a result and is dropped after about a second,
+/// the last one when the worker stops.
 #[test]
 fn a_neighbor_is_asked_for_answered_and_waited_for_no_longer_than_a_second() {
     let mut unresolved = Adjacencies::new();
@@ -121,7 +122,7 @@ fn a_neighbor_is_asked_for_answered_and_waited_for_no_longer_than_a_second() {
     assert_eq!((stats.held, stats.sent(), stats.count(Verdict::Unresolved)), (0, 5, 2));
 }
 
-/// Takes what has left, each packet by a next hop of its route, and counts it.
+/// Takes and counts the transmitted packets; checks that each left by a next hop of its route.
 fn look(bench: &mut Bench, met: &mut BTreeSet<u8>) -> u64 {
     let mut seen = 0;
     while let Some(frame) = bench.east.take() {
@@ -133,11 +134,11 @@ fn look(bench: &mut Bench, met: &mut BTreeSet<u8>) -> u64 {
     seen
 }
 
-/// Hops get new meanings while packets pass, in the order that `adjacency.rs` asks for:
-/// no packet is ever given to somebody its route did not mean.
+/// Hops are reused while packets pass, in the order that `adjacency.rs` requires: no packet ever
+/// leaves by a next hop that its route did not have.
 ///
-/// 10.0.0.0/16 leads to one of 20 next hops after another, 10.1.0.0/16 to one of
-/// another 20; three hops stand for all of them in turn.
+/// 10.0.0.0/16 leads to 20 next hops in turn, 10.1.0.0/16 to another 20; three hops represent all
+/// of them in turn.
 #[test]
 fn a_hop_with_a_new_meaning_never_meets_a_table_of_the_old() {
     let first: Prefix<u32> = "10.0.0.0/16".parse().unwrap();
@@ -153,12 +154,12 @@ fn a_hop_with_a_new_meaning_never_meets_a_table_of_the_old() {
         assert!(start.elapsed() < Duration::from_secs(60), "{:?}", bench.stats());
         change += 1;
         for dst in [0x0a00_0001, 0x0a01_0001].repeat(8) {
-            // As many as fit into the ring at the other end.
+            // No more packets than fit into the ring at the other end.
             if sent - seen < 900 && bench.west.send(&to(dst, 0)) {
                 sent += 1;
             }
         }
-        // The next of one of the two, by the hop that is free.
+        // One of the two routes changes to its following next hop, by the free hop.
         let which = change as usize % 2;
         meanings.set(free, next_hop((which as u32 * 100 + change % 40) as u8));
         bench.adjacencies.publish(Box::new(meanings.clone()));
@@ -166,7 +167,7 @@ fn a_hop_with_a_new_meaning_never_meets_a_table_of_the_old() {
         while !bench.table.commit().unwrap().published {
             std::thread::yield_now();
         }
-        // The hop that was is free when nobody has the table with it any more.
+        // The previous hop is free when no reader has the table with it any more.
         bench.until("every reader passes", |bench| bench.table.passed());
         while bench.adjacencies.reclaim().is_some() {}
         std::mem::swap(&mut free, &mut used[which]);

@@ -1,4 +1,4 @@
-//! The plane is told what a kernel would tell, and workers' readers are asked.
+//! Tests of the plane: it receives a kernel's reports, and the workers' readers show the result.
 
 mod rig;
 
@@ -10,7 +10,7 @@ use rig::{MAIN, OTHER, Rig, info, ip, link, mac, to};
 
 const LOCAL: u32 = 255;
 
-/// Planes whose tables are apart, and together: nobody is to see a difference.
+/// Makes a plane with separate tables and one with shared tables: they must not differ in behavior.
 fn both() -> [Rig; 2] {
     [Rig::new(0, false), Rig::new(0, true)]
 }
@@ -32,7 +32,7 @@ fn a_route_leads_to_its_gateway_once_that_is_resolved() {
         assert_eq!(rig.leads("11.1.1.1"), Err(Verdict::NoRoute));
         assert_eq!(rig.plane.gateways(false), []);
         assert_eq!(rig.plane.gateways(true), wanted);
-        // The port's MAC and MTU are the link's; a neighbor's new MAC holds at once.
+        // The port has the link's MAC and MTU; a neighbor's new MAC takes effect at once.
         let (_, adjacency) = rig.asked(0, "10.1.1.1", 0);
         assert_eq!((adjacency.src_mac(), adjacency.mtu()), (mac(0x11), 1500));
         rig.neighbor(1, "192.0.2.1", Some(9));
@@ -59,7 +59,7 @@ fn what_the_router_cannot_do_is_the_hosts() {
         ] {
             rig.route(MAIN, prefix, Some(&info(target)));
         }
-        // Behind an interface that is no port, resolved or not.
+        // A gateway behind an interface that is not a port, resolved or not.
         rig.route(MAIN, "10.4.0.0/16", Some(&to(&[(4, Some("192.0.2.9"), 1)])));
         rig.neighbor(4, "192.0.2.9", Some(1));
         rig.commit();
@@ -76,17 +76,17 @@ fn hosts_on_a_link_have_routes_of_their_own_while_they_are_known() {
         let connected = to(&[(1, None, 1)]);
         rig.route(MAIN, "192.0.2.0/24", Some(&connected));
         rig.neighbor(1, "192.0.2.7", Some(7));
-        // Known on a link that does not have the address: no route leads there.
+        // A neighbor on a link without a route to its address: it gets no host route.
         rig.neighbor(2, "192.0.2.8", Some(8));
         rig.commit();
         assert_eq!(rig.leads("192.0.2.7"), Ok((0, 7)));
         assert_eq!(rig.leads("192.0.2.8"), Err(Verdict::Unresolved));
         assert_eq!(rig.leads("192.0.2.9"), Err(Verdict::Unresolved));
-        // Who is asked for is the host, or the gateway.
+        // The neighbor to resolve is the host itself, or the gateway.
         let (hop, _) = rig.asked(0, "192.0.2.9", 0);
         assert_eq!(rig.plane.neighbors_of(hop, ip("192.0.2.9")), [(1, ip("192.0.2.9"))]);
         rig.idle();
-        // A longer route by a gateway takes the host away from the link; and gives it back.
+        // A longer route by a gateway overrides the host route of the link, until it is removed.
         rig.neighbor(2, "198.51.100.1", Some(3));
         let elsewhere = to(&[(2, Some("198.51.100.1"), 1)]);
         rig.route(MAIN, "192.0.2.0/28", Some(&elsewhere));
@@ -95,7 +95,8 @@ fn hosts_on_a_link_have_routes_of_their_own_while_they_are_known() {
         rig.route(MAIN, "192.0.2.0/28", None);
         rig.commit();
         assert_eq!(rig.leads("192.0.2.7"), Ok((0, 7)));
-        // A route of the kernel to the very address goes first, and leaves it ours again.
+        // A kernel route to the same address takes precedence over the plane's host route, which
+        // returns afterwards.
         rig.route(MAIN, "192.0.2.7/32", Some(&elsewhere));
         rig.commit();
         assert_eq!(rig.leads("192.0.2.7"), Ok((1, 3)));
@@ -139,7 +140,7 @@ fn several_ways_are_a_group_of_those_that_can_be_used() {
         rig.plane.link(1, None);
         rig.commit();
         assert_eq!(shares(&mut rig), [0, 4096]);
-        // Gone for good: the group and its members give their hops back.
+        // After the removal of the route the group and its members release their hops.
         rig.route(MAIN, "10.0.0.0/8", None);
         for _ in 0..4 {
             rig.route(MAIN, "11.0.0.0/8", Some(&info(Target::Blackhole)));
@@ -160,7 +161,7 @@ fn hops_behind_a_port_that_goes_down_change_before_the_next_commit() {
         rig.neighbor(2, "192.0.2.2", Some(2));
         rig.commit();
         let commits = rig.plane.counts().commits;
-        // As the kernel reports: the link first, then a message for each of its routes.
+        // The order of the kernel: first the link, then a message for each of its routes.
         rig.plane.link(1, Some(&Link { running: false, ..link(1) }));
         for flow in 0..100 {
             assert_eq!(rig.asked(0, "10.0.0.1", flow).1.port(), Ok(1), "flow {flow}");
@@ -231,7 +232,7 @@ fn own_addresses_are_those_of_the_local_table() {
     }
 }
 
-/// The datapath's rule 3: a hop means something else only when nobody can have it.
+/// Rule 3 of the datapath: a hop is reused only when no worker can still have it.
 #[test]
 fn a_worker_in_the_middle_of_a_batch_never_sees_a_hop_change_its_meaning() {
     let by = |last: u8| to(&[(1, Some(&*format!("192.0.2.{last}")), 1)]);
@@ -242,7 +243,7 @@ fn a_worker_in_the_middle_of_a_batch_never_sees_a_hop_change_its_meaning() {
             }
             rig.route(MAIN, "10.0.0.0/8", Some(&by(1)));
             rig.commit();
-            // The worker looks up, and is held up before it asks what the hop means.
+            // The worker looks up a hop, and is delayed before it reads the adjacency of the hop.
             let mut hop = [Hop::NONE];
             rig.tables.lookup_v4(0, &[0x0a00_0001], &mut hop);
             for at in 0..commits {
@@ -261,7 +262,7 @@ fn a_worker_in_the_middle_of_a_batch_never_sees_a_hop_change_its_meaning() {
     }
 }
 
-/// A second table with the same routes takes a fraction of what the first does.
+/// A second table with the same routes takes a fraction of the memory of the first.
 #[test]
 fn tables_that_are_alike_share_their_memory() {
     let [mut apart, mut together] = both();
@@ -273,7 +274,7 @@ fn tables_that_are_alike_share_their_memory() {
                 let prefix =
                     format!("{}.{}.{}.0/24", 16 + (route >> 16), route >> 8 & 255, route & 255);
                 rig.route(table, &prefix, Some(&way));
-                // Every other is blackholed in both, so that they do not merge.
+                // Every second route is a blackhole in both tables, so that routes do not merge.
                 if route % 2 == 0 {
                     rig.route(table, &prefix, Some(&info(Target::Blackhole)));
                 }
@@ -292,7 +293,7 @@ fn tables_that_are_alike_share_their_memory() {
     assert!(bytes[1] * 3 < bytes[0] * 2, "apart and together: {bytes:?} bytes");
 }
 
-/// The rules that a kernel has, and one more: packets of an interface go by a table first.
+/// Returns a kernel's default rules, and one more: packets of an interface use another table first.
 fn ruled(interface: &str, table: u32) -> Vec<Rule> {
     let rule = |priority, action| Rule {
         v6: false,
@@ -328,13 +329,14 @@ fn a_port_goes_by_the_table_that_the_rules_lead_to() {
         assert!(rig.ingresses.current().get(1).further, "main comes after it");
         assert!(!rig.ingresses.current().get(0).further);
         assert!(rig.plane.ports().iter().all(|port| port.rule_conflict.is_none()));
-        // Workers have their tables: a port that is led to another stays, and it is said.
+        // The running workers keep their tables: the port keeps its table, and `has_moved` reports
+        // the change.
         rig.plane.rules(&ruled("eth2", 78));
         rig.commit();
         assert_eq!(rig.leads_from(1, "10.1.1.1"), Ok((1, 2)));
         let moved: Vec<_> = rig.plane.ports().iter().map(PlanePort::has_moved).collect();
         assert_eq!(moved, [false, true, false]);
-        // The interface's own rule is gone, and then is back.
+        // The rule of the interface is removed, and then added again.
         rig.plane.rules(&ruled("eth9", 77));
         assert!(rig.plane.ports().get(2).is_some_and(PlanePort::has_moved));
         rig.plane.rules(&ruled("eth2", 77));
@@ -342,8 +344,8 @@ fn a_port_goes_by_the_table_that_the_rules_lead_to() {
     }
 }
 
-/// By the rules packets of eth1 go by another table, and the link's own route is in main: so
-/// a packet that comes by eth2 finds the host on it.
+/// The rules select another table for packets of eth1, and the connected route is in the main
+/// table: so a packet that arrives on eth2 finds the host.
 #[test]
 fn hosts_on_a_link_are_in_the_table_that_has_its_route() {
     for mut rig in both() {
@@ -377,7 +379,7 @@ fn link_with_another_mac_and_mtu_is_used_with_the_next_commit() {
         assert_eq!((adjacency.src_mac(), adjacency.mtu()), (mac(0x99), 1280));
         assert_eq!(rig.ingresses.current().get(0).mac, Some(mac(0x99)));
         assert_eq!(rig.ingresses.current().get(1).mac, Some(mac(0x12)));
-        // A name is no change of what packets see.
+        // A new name does not change the forwarding.
         rig.plane.link(1, Some(&Link { name: "wan0".to_owned(), mtu: 1280, ..link(1) }));
         rig.commit();
         assert_eq!(rig.leads("10.1.1.1"), Ok((0, 7)));
@@ -397,7 +399,7 @@ fn device_made_again_is_the_port_once_workers_have_sockets_on_it() {
         rig.commit();
         assert!(rig.plane.ports().has_gone());
         assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute), "the kernel's");
-        // Another device, and one of a port that is there.
+        // A device with another name, and the device of an existing port.
         let named = |name: &str| Link { name: name.to_owned(), ..link(1) };
         let (wan, next, taken) = (named("wan0"), named("eth1"), link(2));
         assert!(!rig.plane.adopt_devices([(8, &wan), (2, &taken)].into_iter()));
@@ -442,7 +444,7 @@ fn device_of_a_kind_that_cannot_be_a_port_is_named() {
     }
 }
 
-/// A kernel moves the addresses of an interface into the table of the VRF that it is put into.
+/// The kernel moves the addresses of an interface into the table of the VRF that it joins.
 #[test]
 fn port_put_into_a_vrf_is_led_to_its_table_and_back_when_taken_out() {
     for mut rig in both() {
@@ -463,7 +465,7 @@ fn port_put_into_a_vrf_is_led_to_its_table_and_back_when_taken_out() {
         assert!(moved(&rig) && rig.plane.take_port_changes());
         rig.plane.link(1, Some(&link(1)));
         assert!(!moved(&rig) && rig.plane.take_port_changes(), "it is out again");
-        // The VRF gets another table, and is gone.
+        // The VRF device is removed while the port is its member.
         rig.plane.link(1, Some(&Link { master: Some(9), ..link(1) }));
         rig.plane.link(9, None);
         assert!(!moved(&rig));

@@ -1,4 +1,5 @@
-//! The router: the daemon of `fingerpost run`, and the router with static routes of `fingerpost forward`.
+//! The router: the daemon of `fingerpost run`, and the router with static routes of
+//! `fingerpost forward`.
 //!
 //! ```text
 //!   run      start    ─► control::Daemon   routes of the kernel or of FRR, page, metrics
@@ -17,12 +18,12 @@ use control::{Daemon, StartError};
 use dashboard::Web;
 pub use static_router::{Router, Running};
 
-/// Starts a router by `config` in the network namespace of the calling thread, with the page if the
-/// configuration has `[metrics]`. It forwards when this returns.
+/// Starts a router with `config` in the network namespace of the calling thread, with the page if
+/// the configuration has `[metrics]`. When this function returns, the router forwards.
 ///
 /// # Errors
 ///
-/// [`StartError`]; nothing is left behind then.
+/// [`StartError`]; the failed start leaves nothing behind.
 pub fn start(config: Config) -> Result<Daemon, StartError> {
     Daemon::start(config, &|query, metrics| Ok(Arc::new(Web::start(query, metrics, None)?)))
 }

@@ -1,4 +1,4 @@
-//! The router with static routes: a configuration's own routes, and no kernel that is followed.
+//! The router with static routes: it uses the routes of its configuration, not the kernel's.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// [`StartError`]; nothing is left behind then.
+    /// [`StartError`]; the failed start leaves nothing behind.
     pub fn start(config: Config) -> Result<Running, StartError> {
         present(&config, &by_name)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -51,10 +51,10 @@ impl Router {
     }
 }
 
-/// A router at work, until it is stopped or dropped.
+/// A running router. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
-    // Before the interfaces: sockets close before the program goes.
+    // Before the interfaces, so that the sockets close before the steering program is detached.
     workers: Workers,
     ports: Vec<PortInfo>,
     routes: Routes,
@@ -91,18 +91,18 @@ impl Running {
         &mut self.routes
     }
 
-    /// Returns what the hops mean, to be published anew. Who retires a list takes it
-    /// back ([`Publisher::reclaim`]).
+    /// Returns the publisher of the adjacencies. A caller that publishes a new list must reclaim
+    /// the retired one ([`Publisher::reclaim`]).
     pub fn adjacencies(&mut self) -> &mut Publisher<Adjacencies> {
         &mut self.adjacencies
     }
 
-    /// Returns what holds for packets of each port, to be published anew.
+    /// Returns the publisher of the ports' addresses, tables and source checks.
     pub fn ingresses(&mut self) -> &mut Publisher<Ingresses> {
         &mut self.ingresses
     }
 
-    /// Takes the next hops that packets wait for; the same one may come several times.
+    /// Takes the next hops for which packets wait; one may occur several times.
     pub fn wants(&mut self) -> impl Iterator<Item = Want> {
         self.wanted.iter_mut().flat_map(WantReceiver::drain)
     }
@@ -125,14 +125,14 @@ impl Running {
         &self.interfaces
     }
 
-    /// Says whether every worker is at work.
+    /// Returns whether every worker's thread runs.
     pub fn alive(&self) -> bool {
         self.workers.alive()
     }
 
-    /// Stops the workers; the counters are final afterwards, and
-    /// [`Snapshot::balanced`] holds. Says whether all workers ended as they should.
-    /// The interfaces are given back when this value is dropped.
+    /// Stops the workers; the counters are final afterwards, and [`Snapshot::balanced`] holds.
+    /// Returns whether all workers ended without a panic. The kernel gets the interfaces back when
+    /// this value is dropped.
     pub fn stop(&mut self) -> bool {
         self.workers.stop()
     }

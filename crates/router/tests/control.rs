@@ -1,4 +1,4 @@
-//! The control plane: routes from files to tables, workers from threads to counters.
+//! Tests of the control plane: routes from files to tables, workers from threads to counters.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
 use wire::{ethernet, ipv4, ipv6};
 
-/// A folder of files that goes with the test.
+/// A folder of files, which is deleted at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -60,7 +60,7 @@ mac = "02:00:00:00:00:0b"
 address = "2001:db8::b"
 "#;
 
-/// Where an address leads.
+/// Returns the target of the route of an address.
 fn leads(routes: &Routes, address: &str) -> Option<Target> {
     let hop = match address.parse::<IpAddr>().unwrap() {
         IpAddr::V4(address) => routes.v4.fib().lookup(address.into()),
@@ -92,8 +92,8 @@ fn labels_lead_where_the_configuration_says() {
     let (a, b) = (Some(Target::NextHop(0)), Some(Target::NextHop(1)));
     for (address, expect) in [
         ("10.0.0.1", b),
-        ("10.1.0.1", a), // the later file
-        ("10.2.0.1", a), // the configuration over the file
+        ("10.1.0.1", a), // from the later file
+        ("10.2.0.1", a), // from the configuration, not the file
         ("10.3.0.1", Some(Target::Blackhole)),
         ("10.4.0.1", Some(Target::Blackhole)),
         ("11.0.0.1", None),
@@ -105,7 +105,7 @@ fn labels_lead_where_the_configuration_says() {
     }
     assert_eq!((routes.v4.rib().len(), routes.v6.rib().len()), (5, 2));
     assert_eq!(routes.replaced, 2);
-    // Hops by number of routes: b has 3, then a and the black hole 2 each.
+    // Hops in the order of their number of routes: b has 3, then a and the blackhole 2 each.
     assert_eq!(routes.hops.get(Hop(1)), Some(&Target::NextHop(1)));
     let counts: Vec<_> = routes.hops.iter().map(|(_, _, count)| count).collect();
     assert_eq!(counts, [3, 2, 2]);
@@ -160,7 +160,7 @@ fn spreading_keeps_labels_together_and_uses_every_next_hop() {
 #[test]
 fn an_interface_that_is_not_there_is_told_before_anything_is_done() {
     let folder = Folder::new("missing", &[]);
-    // The file of routes is not there either; the interfaces come first.
+    // The file of routes does not exist either; the interfaces are checked first.
     let config = folder.config(
         "[[interface]]\nname = \"no-such-if0\"\n[[interface]]\nname = \"lo\"\n\
          [[routes]]\nfile = \"none\"\nnexthop = \"blackhole\"",
@@ -177,7 +177,7 @@ fn frame(index: usize) -> Vec<u8> {
     let kind = if index.is_multiple_of(2) { ethernet::IPV4 } else { ethernet::IPV6 };
     ethernet::Header { dst: MAC, src: [2, 0, 0, 0, 9, 9], kind }.emit(&mut frame).unwrap();
     if kind == ethernet::IPV4 {
-        // One of five has no route.
+        // One of five packets has no route.
         let dst = if index.is_multiple_of(5) { 0x0b00_0001 } else { 0x0a00_0001 };
         ipv4::Header { total_len: 46, ttl: 64, src: 0xc000_0201, dst, ..Default::default() }
             .emit(&mut frame[14..])
@@ -191,7 +191,7 @@ fn frame(index: usize) -> Vec<u8> {
     frame
 }
 
-/// Two workers on threads, while routes change under them.
+/// Two workers run on threads while their routes change.
 #[test]
 fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
     const EACH: u64 = 200_000;
@@ -230,13 +230,13 @@ fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
     let mut commits = 0;
     while total().received < 2 * EACH {
         assert!(start.elapsed() < Duration::from_secs(60), "the workers do not get on");
-        // What packets hit stays; what is beside it comes and goes.
+        // The routes of the packets stay; a route beside them is added and removed.
         let beside = Prefix::new(0x0a80_0000 | (commits % 4096) << 8, 24).unwrap();
         routes.v4.announce(beside, hop);
         routes.v4.commit().unwrap();
         routes.v4.withdraw(beside);
         routes.v4.commit().unwrap();
-        // A neighbor that is said again: as good as one that has moved.
+        // A new list with the same neighbors is published like one with a changed neighbor.
         adjacencies.publish(Box::new(adjacencies.current().clone()));
         while adjacencies.reclaim().is_some() {}
         commits += 1;
@@ -248,7 +248,7 @@ fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
     let total: Snapshot = workers.view().snapshots().into_iter().sum();
     assert!(total.balanced());
     assert_eq!(total.received, 2 * EACH);
-    // Of ten packets, 0 has no route by being the even multiple of five.
+    // Of ten packets, only number 0 has no route: it is the even multiple of five.
     assert_eq!(total.count(Verdict::NoRoute), 2 * EACH / 10);
     assert_eq!(total.sent(), 2 * EACH / 10 * 9);
     assert_eq!(total.lookups_v4 + total.lookups_v6, total.received);
@@ -257,7 +257,7 @@ fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
         assert_eq!(ports[0].received, EACH);
         assert_eq!(ports[1].transmitted, EACH / 10 * 9);
     }
-    // Stopped workers hold nothing: everything retired can be had back.
+    // Stopped workers hold no list: every retired one can be reclaimed.
     while adjacencies.reclaim().is_some() {}
     assert_eq!(adjacencies.pending(), 0);
     for _ in 0..3 {

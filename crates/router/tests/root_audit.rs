@@ -1,11 +1,11 @@
-//! The auditor catches a table that is wrong, while packets pass, and mends it.
+//! Tests of the auditor: it detects a wrong table while packets pass, and repairs it.
 //!
 //! ```text
 //!   a0 ═══ a1 ─ Daemon ─ b1 ═══ b0       python sends to 203.0.113.5 at a0
 //! ```
 //!
-//! Nothing in the product makes a table wrong, so the plane is told something behind the
-//! feed's back: that a route is gone which the kernel has, and of one that it has not.
+//! No part of the product makes a table wrong, so the tests change the plane without the feed: one
+//! removes a route that the kernel has, the other adds a route that the kernel does not have.
 //!
 //! Needs root, `ip` and `python3`, hence the feature `root-tests`.
 
@@ -23,7 +23,7 @@ use control::Daemon;
 use feed::netlink::{Follower, RouteInfo, Target};
 use fib::Prefix;
 
-/// Sends packets at some hundred a second until its input is closed.
+/// Sends some hundred packets per second until its input is closed.
 const PEER: &str = r#"
 import select, socket, struct, sys, time
 def checksum(data):
@@ -71,7 +71,7 @@ fn until(daemon: &Daemon, what: &str, there: impl Fn(&Audit) -> bool) -> Audit {
     }
 }
 
-/// Has the plane told something that no feed has said; it must be noticed, and mended.
+/// Changes a route of the plane without the feed; the auditor must detect and repair the change.
 fn catches(prefix: &str, lie: Option<RouteInfo>, words: &str) {
     let (mut daemon, mut peer) = started();
     let audit = until(&daemon, "packets are audited", |audit| audit.checks > 5);
@@ -95,7 +95,7 @@ fn catches(prefix: &str, lie: Option<RouteInfo>, words: &str) {
         assert!(start.elapsed() < Duration::from_secs(10), "it is not mended");
         thread::sleep(Duration::from_millis(20));
     }
-    // Packets go where they should again, and nothing more is found.
+    // Packets follow the right route again, and the auditor finds no other difference.
     let before = daemon.stats().sent();
     let checks = audit.checks;
     until(&daemon, "it goes on", |audit| audit.checks > checks + 5);

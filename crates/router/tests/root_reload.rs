@@ -1,9 +1,9 @@
-//! A daemon that goes from one configuration to another while packets pass: every packet
-//! arrives, once, whoever forwards it at the moment.
+//! Tests of a daemon that changes its configuration while packets pass: every packet arrives
+//! exactly once, whether the daemon or the kernel forwards it.
 //!
 //! ```text
 //!   a0 ═══ a1 ─ Daemon or kernel ─ b1 ═══ b0      c1 ═══ c0 comes and goes
-//!   python sends numbered packets at a0, and writes down which come out at b0
+//!   python sends numbered packets at a0, and records those that arrive at b0
 //! ```
 //!
 //! Needs root, `ip` and `python3`, hence the feature `root-tests`.
@@ -25,7 +25,7 @@ fn network() {
     network::network(&["a", "b", "c"]);
     network::forwards();
     for end in ["a0", "b0", "c0"] {
-        // What comes out must not be forwarded back in.
+        // Packets that have left must not be forwarded back.
         set(&format!("ipv4/conf/{end}/forwarding"), "0");
     }
 }
@@ -38,8 +38,8 @@ fn config(text: &str) -> Config {
 const TWO: &str = "interface = [{ name = \"a1\" }, { name = \"b1\" }]";
 const THREE: &str = "interface = [{ name = \"c1\" }, { name = \"a1\" }, { name = \"b1\" }]";
 
-/// Sends numbered packets at some thousand a second until its input is closed; then
-/// writes how many it sent, how many of them came out, and how many of those twice.
+/// Sends some thousand numbered packets per second until its input is closed; then writes the
+/// numbers of packets that it sent, that arrived, and that arrived twice.
 const PEER: &str = r#"
 import os, select, socket, struct, sys, threading, time
 def open_at(name):
@@ -87,7 +87,8 @@ fn peer() -> Child {
         .expect("python3 runs (Debian package python3)")
 }
 
-/// Ends the peer; returns what it sent, what came out, and what did so twice.
+/// Ends the peer; returns the numbers of packets sent, of packets that arrived, and of those that
+/// arrived twice.
 fn ends(peer: Child) -> (u64, u64, u64) {
     let output = peer.wait_with_output().expect("the peer ends with its input");
     assert!(output.status.success());
@@ -96,7 +97,7 @@ fn ends(peer: Child) -> (u64, u64, u64) {
     (numbers[0], numbers[1], numbers[2])
 }
 
-/// Waits until the router has taken more than `received` packets in all.
+/// Waits until the router has received more than `received` packets in total.
 fn forwards(daemon: &Daemon, received: u64) {
     let start = Instant::now();
     while daemon.stats().received <= received {
@@ -105,8 +106,8 @@ fn forwards(daemon: &Daemon, received: u64) {
     }
 }
 
-/// Returns how many packets the veths had no room for: they keep 256, and on a busy machine
-/// nobody may fetch them for long.
+/// Returns the number of packets that the veths dropped because their rings were full: a ring holds
+/// 256, and on a busy machine it may not be emptied for a long time.
 fn lost() -> u64 {
     let dropped = |name: &str| {
         let text =
@@ -126,14 +127,14 @@ fn program(interface: &str) -> bool {
 fn no_packet_is_lost_from_one_configuration_to_another() {
     network();
     let pause = || thread::sleep(Duration::from_millis(200));
-    // A veth that gets or loses a driver's XDP program may lose what is in its own ring,
-    // so that packets pass while there is one.
+    // A veth that gets or loses a native XDP program may lose the packets in its own ring, so
+    // packets pass only while it has one.
     let mut daemon = fingerpost_router::start(config(TWO)).expect("it starts");
     let peer = peer();
     pause();
     forwards(&daemon, 0);
 
-    // Soft: where they are.
+    // Keys that the running workers apply in place.
     let told = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", rpf = \"loose\"")));
     assert_eq!(told.unwrap().to_string(), "changed a1");
     pause();
@@ -148,7 +149,7 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
     forwards(&daemon, quiet);
     daemon.change(config(TWO)).unwrap();
 
-    // Other workers: a port more, in another order; an engine; two workers and back.
+    // Keys that need new workers: another port, in another order; an engine; two workers and back.
     let engine = format!("{THREE}\n[fib]\nengine = \"D18R\"");
     let cores = format!("{THREE}\n[workers]\ncores = [0, 1]");
     for (text, words) in [
@@ -168,7 +169,7 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
         assert_eq!(program("c1"), text.contains("c1"));
         forwards(&daemon, received);
     }
-    // A veth has one queue: two workers cannot be had, and what was there goes on.
+    // A veth has one queue, so two workers cannot start, and the old configuration stays in force.
     let error = daemon.change(config(&cores)).expect_err("one queue");
     assert!(matches!(error, ReloadError::Start(_)), "{error}");
     pause();
@@ -192,7 +193,7 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
     assert!(sent > 5_000 && stats.received < sent, "some were the kernel's: {sent}");
 }
 
-/// Deletes a1 and makes it again, with a peer.
+/// Deletes a1 and creates it again, with a peer.
 fn make_again() {
     ip("link delete a1");
     ip("link add a1 address 02:00:00:00:00:a1 type veth peer name a0 address 02:00:00:00:00:a0");
@@ -201,7 +202,7 @@ fn make_again() {
     ip("address add 198.51.100.1/24 dev a1");
 }
 
-/// Waits until the router's program is on a1, and nothing is wrong with its interfaces.
+/// Waits until the router's program is attached to a1 and its interfaces have no problem.
 fn taken_over(daemon: &mut Daemon, attend: bool) {
     let start = Instant::now();
     while !(program("a1") && daemon.problems().is_empty()) {
@@ -238,14 +239,14 @@ fn interface_made_again_is_taken_over_with_its_counters_without_and_with_a_reloa
     let changes = daemon.change(config(TWO)).expect("nothing has changed");
     assert_eq!(changes.to_string(), "nothing to change");
 
-    // A reload before the workers have followed does the same.
+    // A reload before the workers are replaced has the same result.
     make_again();
     taken_over(&mut daemon, false);
     let told = daemon.change(config(TWO)).expect("it is found");
     assert_eq!(told.to_string(), "changed a1; workers replaced");
     passes(&daemon);
 
-    // Under another name it is the same interface, for the file as it was and for one that has it.
+    // A renamed interface stays the same one, for the unchanged file and for one with the new name.
     ip("link set a1 down");
     ip("link set a1 name x1");
     ip("link set x1 up");

@@ -1,14 +1,14 @@
-//! The router on real interfaces: started from a configuration, stopped, and gone.
+//! Tests of the router on real interfaces: start from a configuration, stop, and release.
 //!
-//! Each test has a network namespace of its own, which goes with its thread:
+//! Each test has its own network namespace, which ends with its thread:
 //!
 //! ```text
 //!   a0 ═══ a1 ─ AF_XDP ─ Router ─ AF_XDP ─ b1 ═══ b0
 //!   python's AF_PACKET sockets at a0 and b0 send and compare
 //! ```
 //!
-//! Needs root, `ip` (Debian: iproute2) and `python3`, hence the feature
-//! `root-tests`; what is missing makes the test fail and is named.
+//! Needs root, `ip` (Debian: iproute2) and `python3`, hence the feature `root-tests`; a test fails
+//! and names the missing program.
 
 mod network;
 
@@ -59,8 +59,8 @@ fn config(text: &str) -> Config {
     Config::parse(text, &PathBuf::from("router.toml")).expect("the configuration is good")
 }
 
-/// Sends 100 times: two packets to forward, one for the black hole, one without a
-/// route and one for the host; expects the two at the other end, rewritten.
+/// Sends 100 times two packets to forward, one for the blackhole, one without a route and one for
+/// the host; expects the first two at the other end, rewritten.
 const PEER: &str = r#"
 import socket, struct
 def open_at(name):
@@ -122,12 +122,12 @@ fn packets_are_forwarded_counted_and_nothing_stays() {
     assert_eq!(stats.count(Verdict::NoRoute), 100);
     let ports: Vec<_> = running.ports().map(|(_, stats)| stats).collect();
     assert_eq!((ports[0].received, ports[1].transmitted), (400, 200));
-    // Those for the host never came here.
+    // The router never received those for the host.
     assert_eq!(ports[0].passed, 100);
     drop(running);
     assert!(!has_program("a1") && !has_program("b1"));
 
-    // And once more: what was given back can be taken again.
+    // The released interfaces can be opened again.
     let running = Router::start(config(CONFIG)).expect("the router starts again");
     assert!(has_program("a1"));
     drop(running);
@@ -137,7 +137,7 @@ fn packets_are_forwarded_counted_and_nothing_stays() {
 #[test]
 fn a_start_that_fails_leaves_nothing() {
     network();
-    // b1 has one queue for each CPU at the most, and surely not 900.
+    // b1 has at most one queue for each CPU, and certainly not 900.
     let many: Vec<_> = (0..900).map(|core| core.to_string()).collect();
     let queues = format!("{CONFIG}\n[workers]\ncores = [{}]\n", many.join(", "));
     let zero_copy = CONFIG.replace("name = \"b1\"", "name = \"b1\"\nmode = \"zero-copy\"");
@@ -152,7 +152,7 @@ fn a_start_that_fails_leaves_nothing() {
         assert!(error.to_string().contains(words), "{error}");
         assert!(!has_program("a1") && !has_program("b1"), "after {error}");
     }
-    // Whoever comes second is told, and the first goes on.
+    // The second router reports an error, and the first continues to run.
     let first = Router::start(config("[[interface]]\nname = \"b1\"\n")).expect("it starts");
     let error = Router::start(config(taken)).expect_err("b1 is taken");
     assert!(matches!(error, StartError::Port(_)), "{error}");
@@ -161,7 +161,7 @@ fn a_start_that_fails_leaves_nothing() {
     assert!(first.alive());
 }
 
-/// An IPv4 packet from a0 to a1 that the router has a black hole for.
+/// Returns an IPv4 packet from a0 to a1 for which the router has a blackhole.
 fn blackholed() -> Vec<u8> {
     let mut frame = [2, 0, 0, 0, 0, 0xa1, 2, 0, 0, 0, 0, 0xa0, 8, 0].to_vec();
     let mut header = [0; 20];
@@ -180,7 +180,7 @@ fn blackholed() -> Vec<u8> {
 fn overload_every_packet_taken_is_counted_as_received_and_dropped() {
     network();
     let mut running = Router::start(config(CONFIG)).expect("the router starts");
-    // The kernel itself sends, faster than a worker receives: out of a0, and so into a1.
+    // The kernel itself sends on a0, and so into a1, faster than a worker receives.
     let mut asm = Assembler::new();
     let a0 = nix::net::if_::if_nametoindex("a0").expect("it is there");
     asm.mov(Reg::R1, a0 as i32).mov(Reg::R2, 0).call(Helper::Redirect).exit();
@@ -202,7 +202,7 @@ fn overload_every_packet_taken_is_counted_as_received_and_dropped() {
     let taken = a1.counts().expect("its counters")[SteeringOutcome::Taken];
     assert_eq!(stats.received, taken, "{stats:?}");
     assert_eq!(stats.dropped(), taken, "{stats:?}");
-    // And by the interface itself, whose sockets are closed.
+    // The interface, whose sockets are closed, counts the same packets.
     a1.stats().expect("its counters");
     thread::sleep(Duration::from_millis(150));
     let port = a1.stats().expect("its counters");

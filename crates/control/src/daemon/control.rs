@@ -1,7 +1,7 @@
-//! The control thread: where the routes are followed, for as long as it is not stopped.
+//! The control thread, which follows the routes until it is stopped.
 //!
-//! Stopped, it gives back what it had: the one that comes after it answers the same
-//! questions, and goes on with its feed.
+//! When it stops, it returns its state and its request queue: its successor answers the same
+//! queries, and continues its feed.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use crate::handle::ControlRequests;
 use crate::kernel_sync::{self, KernelSync};
 
-/// The thread that follows the kernel, until it is stopped.
+/// The running control thread.
 #[derive(Debug)]
 pub(super) struct Control {
     stop: Arc<AtomicBool>,
@@ -26,7 +26,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's error for the thread.
     pub(super) fn start(
         following: KernelSync,
         requests: ControlRequests<KernelSync>,
@@ -40,12 +40,12 @@ impl Control {
         Ok(Self { stop, thread })
     }
 
-    /// Says whether the thread is at work.
+    /// Returns whether the thread runs.
     pub(super) fn alive(&self) -> bool {
         !self.thread.is_finished()
     }
 
-    /// Stops the thread and returns what it had; nothing if it has died, which is a bug.
+    /// Stops the thread and returns its state; `None` if it has panicked, which is a bug.
     pub(super) fn stop(self) -> Option<(KernelSync, ControlRequests<KernelSync>)> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().ok()

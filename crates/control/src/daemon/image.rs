@@ -1,20 +1,19 @@
-//! The image of a daemon's tables: saved at its end, and forwarded by at its start.
+//! The image of a daemon's tables: saved at the end, loaded at the start.
 //!
 //! ```text
-//!   start   links, neighbors asked ─► image read, checked, adopted ─► workers forward
-//!                                        └─ routes dumped beside ─► their tables published
-//!   stop, `fingerpost save`, every so often ─► plane ─► bytes ─► file, whole or not at all
+//!   start   links, neighbors dumped ─► image read, checked, loaded ─► workers forward
+//!                                         └─ routes dumped meanwhile ─► their tables published
+//!   stop, `fingerpost save`, `image.interval` ─► plane ─► bytes ─► file, replaced atomically
 //! ```
 //!
-//! Without an image no packet is taken before the dump is complete; Linux forwards until
-//! then. With one, packets are taken at once and go where they went when it was saved, for
-//! as long as the dump takes. A file that is not there, or is no sound image of these
-//! tables, is no reason not to start: it is told ([`ImageStart`]), and the start goes on
-//! without it.
+//! Without an image the router receives no packet before the dump is complete; Linux forwards
+//! until then. With an image it receives packets at once, and forwards them by the saved tables for
+//! as long as the dump takes. A missing file, or one that is not a valid image of these tables,
+//! does not prevent the start: the daemon reports it ([`ImageStart`]), and starts without it.
 //!
-//! The control thread only copies the tables out. The file is written by a thread that
-//! nothing waits for but who asked: a disk that takes its time must stop neither packets
-//! nor the watchdog.
+//! The control thread only copies the tables out. Another thread writes the file, and only the
+//! client that requested the image waits for it: a slow disk must stop neither packets nor the
+//! watchdog.
 
 use std::fmt;
 use std::io;
@@ -35,33 +34,33 @@ use crate::plane::{AdoptError, Plane, SystemNames};
 use crate::start::StartError;
 use config::Config;
 
-/// What came of the image at the start.
+/// The result of loading the image at the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ImageStart {
-    /// None was asked for.
+    /// The configuration names no image.
     #[default]
     Unasked,
-    /// There is none yet.
+    /// The file does not exist yet.
     Missing,
-    /// It cannot be used, for this reason.
+    /// The file cannot be used, for this reason.
     Refused(String),
-    /// It was used.
+    /// The image was used.
     Used {
-        /// How long after the start its tables were ready, links and neighbors known.
+        /// The time from the start until its tables, the links and the neighbors were known.
         ready: Duration,
-        /// How long after the start the workers were at work.
+        /// The time from the start until the workers forwarded.
         forwarding: Duration,
     },
 }
 
-/// An image that was saved.
+/// A saved image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// The file.
     pub path: PathBuf,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: usize,
-    /// How long it took, until the file would last.
+    /// The time until the file was durable.
     pub took: Duration,
 }
 
@@ -72,22 +71,22 @@ impl fmt::Display for Saved {
     }
 }
 
-/// Says why no image was saved.
+/// The error of saving an image.
 #[derive(Debug)]
 pub enum SaveError {
     /// The configuration names no file.
     NoPath,
-    /// The routes are not all known yet.
+    /// Not all routes are known yet.
     TooSoon,
     /// The control thread does not answer.
     Gone,
-    /// The engine of a table is none for images.
+    /// An image cannot store the engine of a table.
     NotStorable(NotStorable),
-    /// The file cannot be written; what it held it has still.
+    /// The file cannot be written; its content is unchanged.
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -115,7 +114,7 @@ impl std::error::Error for SaveError {
     }
 }
 
-/// Who saves an image, on whichever thread: a disk may take its time.
+/// Saves an image, on any thread, because a disk may be slow.
 #[derive(Debug)]
 pub(crate) struct Saver {
     path: PathBuf,
@@ -125,7 +124,7 @@ pub(crate) struct Saver {
 }
 
 impl Saver {
-    /// Saves an image; returns the number of changes that it has, too.
+    /// Saves an image; also returns the number of commits that it contains.
     pub(crate) fn save(self) -> Result<(Saved, u64), SaveError> {
         let began = Instant::now();
         let _alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,12 +136,12 @@ impl Saver {
     }
 }
 
-/// The images that are saved while the router works.
+/// The saves of images while the router runs.
 #[derive(Debug)]
 pub(super) struct Saves {
-    /// When the tables were last looked at for changes.
+    /// The time of the last check of the tables for changes.
     looked: Instant,
-    /// The changes that the image has.
+    /// The number of commits that the image contains.
     changes: u64,
     saving: Option<JoinHandle<Result<(Saved, u64), SaveError>>>,
     alone: Arc<Mutex<()>>,
@@ -157,7 +156,7 @@ impl Default for Saves {
 }
 
 impl Saves {
-    /// Takes note of how a save has ended, once it has or, if asked to, waiting for it.
+    /// Records the result of the current save if it has ended; with `wait`, waits for its end.
     fn take(&mut self, wait: bool) {
         let Some(saving) = self.saving.take_if(|saving| wait || saving.is_finished()) else {
             return;
@@ -173,17 +172,18 @@ impl Saves {
     }
 }
 
-/// A start by an image, the workers not started yet.
+/// The state of a start with an image, before the workers start.
 pub(super) struct Early {
     pub(super) locals: Locals,
     ready: Duration,
 }
 
-/// Gives a plane without routes the tables of the image, if there is a sound one.
+/// Loads the tables of the image, if there is a valid one, into a plane without routes.
 ///
 /// # Errors
 ///
-/// What the system says of links and neighbors; never of the image.
+/// The system's errors for links and neighbors, and an image with too many targets. Any other error
+/// of the image is an [`ImageStart::Refused`].
 pub(super) fn adopt(
     config: &Config,
     plane: &mut Plane,
@@ -208,7 +208,8 @@ pub(super) fn adopt(
     let locals = links::addresses().map_err(system("list the addresses"))?;
     match plane.adopt(&image, &locals, &SystemNames) {
         Ok(()) => {}
-        // The plane has hops of it, and is to be made anew: no image has four billion.
+        // The plane already has hops of the image, so the start cannot continue without it. No
+        // image has the four billion hops that this needs.
         Err(AdoptError::Full(full)) => return Err(full.into()),
         Err(error) => return refused(error.to_string()),
     }
@@ -217,7 +218,7 @@ pub(super) fn adopt(
 }
 
 impl Early {
-    /// Goes on to the routes, the workers being at work since now.
+    /// Dumps the routes, after the workers have started.
     pub(super) fn go_on(
         &self,
         config: &Config,
@@ -231,7 +232,7 @@ impl Early {
     }
 }
 
-/// Writes what a plane has to the file `path`.
+/// Writes the image of a plane to the file `path`.
 fn write(
     path: &Path,
     bytes: Result<Option<Vec<u8>>, NotStorable>,
@@ -243,17 +244,17 @@ fn write(
 }
 
 impl Daemon {
-    /// Returns what came of the image at the start.
+    /// Returns the result of loading the image at the start.
     pub fn image_start(&self) -> &ImageStart {
         &self.image_start
     }
 
-    /// Returns how the last attempt to save an image ended.
+    /// Returns the result of the last save.
     pub fn last_save(&self) -> Option<&Result<Saved, SaveError>> {
         self.saves.last.as_ref()
     }
 
-    /// Returns who saves an image of the tables to where the configuration says.
+    /// Makes a saver, which writes an image of the tables to the configured file.
     ///
     /// # Errors
     ///
@@ -263,7 +264,7 @@ impl Daemon {
         Ok(Saver { path, handle: self.handle.clone(), alone: Arc::clone(&self.saves.alone) })
     }
 
-    /// Begins to save an image if the configuration wants one now, and something has changed.
+    /// Starts to save an image if the configured interval has passed and the tables have changed.
     pub(super) fn save_sometimes(&mut self) {
         self.saves.take(false);
         let every = self.config.image.as_ref().and_then(|image| image.every);
@@ -282,7 +283,7 @@ impl Daemon {
         }
     }
 
-    /// Saves an image of what the control thread has left.
+    /// Saves an image of the state that the control thread returned at its end.
     pub(super) fn save_last(&mut self, following: &KernelSync) {
         self.saves.take(true);
         if let Some(image) = &self.config.image {

@@ -1,21 +1,20 @@
-//! The daemon: a router whose routes are the kernel's, followed as they change.
+//! The daemon: a router that follows the kernel's routes as they change.
 //!
 //! ```text
-//!   interfaces there? ─► kernel dumped into the plane ─► tables published
-//!      ─► interfaces taken over, workers ─► control thread ─► control socket: ready
+//!   interfaces exist? ─► kernel dumped into the plane ─► tables published
+//!      ─► interfaces opened, workers started ─► control thread ─► control socket: ready
 //! ```
 //!
-//! Where FRR's routes are followed by FPM there is no table before FRR connects: until its
-//! routes come, packets have none and are dropped, so interfaces should be given to the
-//! router when FRR is at work. By the kernel's routes,
-//! no packet is taken before the first full table is published: until the steering
-//! program is attached, and again from the moment it goes, whichever way the process
-//! ends, Linux forwards by the same routes itself. What fails on the way up gives back
-//! what was taken before it. With an image of the tables (`image.rs`) packets are taken
-//! before the kernel is asked for its routes, and go by the image until those have come.
+//! With the kernel's routes the router receives no packet before it publishes the first full table:
+//! until the steering program is attached, and from the moment it is detached, however the process
+//! ends, Linux forwards by the same routes itself. With FRR's routes by FPM there is no table
+//! before FRR connects: until its routes arrive, packets have no route and are dropped, so the
+//! router should get interfaces only when FRR runs. With an image of the tables (`image.rs`) the
+//! router receives packets before it dumps the kernel's routes, and forwards them by the image
+//! until the dump is complete. A start that fails releases everything that it had acquired.
 //!
-//! While it works it can be told to go over to another configuration (`reload.rs`), and
-//! to leave an interface's packets to the kernel, or to take them again.
+//! While it runs, the daemon can change to another configuration (`reload.rs`), and can leave an
+//! interface's packets to the kernel or receive them again.
 
 mod control;
 mod image;
@@ -62,13 +61,13 @@ use remake::Remaking;
 pub use image::{ImageStart, SaveError, Saved};
 pub use reload::{ReloadError, Reloaded};
 
-/// The TAP device by which packets go back to the kernel.
+/// The TAP device through which packets return to the kernel.
 const HOST: &str = "fingerpost";
 
-/// A router that follows the kernel, until it is stopped or dropped.
+/// A running router that follows the kernel. Dropping it stops it.
 #[derive(Debug)]
 pub struct Daemon {
-    // In the order in which they end: nobody asks what is gone.
+    // In the order in which they end, so that no thread queries one that has ended.
     server: Option<Server>,
     metrics: Option<Http>,
     page: Option<Arc<dyn Page>>,
@@ -77,21 +76,21 @@ pub struct Daemon {
     control: Option<Control>,
     turns: Turns,
     handle: ControlHandle<KernelSync>,
-    /// What clients of the control socket want done.
+    /// The commands of the control socket's clients.
     orders: Option<ControlRequests<Self>>,
     view: Arc<View>,
     config: Config,
     host: Host,
     image_start: ImageStart,
     saves: Saves,
-    /// When it was last asked whether the kernel's rules have changed.
+    /// The time of the last check for changes of the kernel's rules.
     rules_looked: Instant,
-    /// How often in a row they had changed and were applied.
+    /// The number of consecutive checks that found changed rules and applied them.
     rules_tried: u32,
     role: Arc<dyn Role>,
     /// Frames that each worker's hook may queue; `None` if workers have no hook.
     hook_frames: Option<u32>,
-    /// The remains of the last workers, by their number.
+    /// The state that the last workers left to their successors, by their number.
     remains: Vec<Remains>,
     remaking: Remaking,
 }
@@ -99,31 +98,31 @@ pub struct Daemon {
 /// The page of a daemon, with its API and the metrics: it answers the requests that the HTTP server
 /// receives.
 pub trait Page: RequestHandler + fmt::Debug {
-    /// Ends what runs for the page.
+    /// Stops the background work of the page.
     fn end(&self);
 
     /// Takes the messages for the operator's log.
     fn drain_notices(&self) -> Vec<String>;
 }
 
-/// Starts the page of a daemon, by its `[metrics]`; without these the page only logs.
+/// Starts the page of a daemon with its `[metrics]` section; without one the page only logs.
 pub type PageFactory = dyn Fn(QueryHandle, Option<&Metrics>) -> io::Result<Arc<dyn Page>>;
 
-/// What makes a daemon a gate, or a grantor.
+/// The role and the worker hooks of a gate or a grantor.
 pub struct Guard<'a> {
     /// The role.
     pub role: Arc<dyn Role>,
-    /// What the workers become.
+    /// The factory of the workers' hooks.
     pub hooks: HookFactory<'a>,
 }
 
 impl Daemon {
-    /// Starts a router by `config` in the network namespace of the calling thread. It
-    /// forwards when this returns.
+    /// Starts a router with `config` in the network namespace of the calling thread. When this
+    /// function returns, the router forwards.
     ///
     /// # Errors
     ///
-    /// [`StartError`]; nothing is left behind then.
+    /// [`StartError`]; the failed start leaves nothing behind.
     pub fn start(config: Config, page: &PageFactory) -> Result<Self, StartError> {
         Self::begin(config, None, page)
     }
@@ -149,7 +148,7 @@ impl Daemon {
         let hook_frames = hooks.as_ref().map(|hooks| hooks.frames);
         let began = Instant::now();
         present(&config, &by_name)?;
-        // Before the kernel is asked, so that the device is known when it tells.
+        // Before the kernel's dump, so that the dump contains the device.
         let host = Host::open(HOST).map_err(system("make the TAP device `fingerpost`"))?;
         let fpm = config.fpm.clone().map(Fpm::listen).transpose();
         let fpm = fpm.map_err(system("listen for FRR (`[feed] fpm`)"))?;
@@ -256,27 +255,27 @@ impl Daemon {
         self.follow_rules()
     }
 
-    /// Returns new lines for the operator on the page and the interfaces; to be called from time to
-    /// time.
+    /// Takes the new lines on the page and the interfaces for the operator's log; the caller polls
+    /// this.
     pub fn news(&mut self) -> Vec<String> {
         let mut news = self.page.as_ref().map(|page| page.drain_notices()).unwrap_or_default();
         news.extend(self.remaking.take_news());
         news
     }
 
-    /// Returns why interfaces do not work as ports, of each that does not: none where the router
-    /// is ready.
+    /// Returns the reason for each interface that does not work as a port: none if the router is
+    /// ready.
     pub fn problems(&self) -> Vec<String> {
         self.view.devices().into_iter().filter_map(|device| device.problem).collect()
     }
 
-    /// Leaves the packets of an interface to the kernel and counts those that would have
-    /// been taken (`only`), or takes them again. A reload puts what the configuration says
-    /// in its place.
+    /// With `only`, leaves the packets of an interface to the kernel and counts those that the
+    /// router would have received; otherwise receives them again. A reload restores the configured
+    /// value.
     ///
     /// # Errors
     ///
-    /// Names the interfaces if it is none of them; what the system says.
+    /// An unknown interface, with the names of the known ones; the system's error.
     pub fn observe(&mut self, name: &str, only: bool) -> Result<(), String> {
         let interfaces = self.view.interfaces();
         let configured = self.config.interfaces.iter().position(|wanted| wanted.name == name);
@@ -291,7 +290,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Returns the configuration it works by.
+    /// Returns the current configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -310,7 +309,7 @@ impl Daemon {
         }
     }
 
-    /// Returns who answers questions about routes.
+    /// Returns the handle for queries to the control thread.
     pub fn control_handle(&self) -> &ControlHandle<KernelSync> {
         &self.handle
     }
@@ -325,19 +324,19 @@ impl Daemon {
         self.view.interfaces()
     }
 
-    /// Says whether the workers and the control thread are at work.
+    /// Returns whether the threads of the workers and the control thread run.
     pub fn alive(&self) -> bool {
         self.workers.alive() && self.control.as_ref().is_some_and(Control::alive)
     }
 
-    /// Returns what the progress of its threads is seen by.
+    /// Returns the turns of its threads, by which an observer detects a stall.
     pub fn progress(&self) -> Progress {
         Progress::new(Arc::clone(&self.view), Arc::clone(&self.turns))
     }
 
-    /// Stops everything but what shows the counters, which are final afterwards, and saves
-    /// the image; says whether all ended as they should. The interfaces are the kernel's again when this
-    /// value is dropped.
+    /// Stops all threads, and saves the image; the counters can still be read, and are final.
+    /// Returns whether all threads ended without a panic. The kernel gets the interfaces back when
+    /// this value is dropped.
     pub fn stop(&mut self) -> bool {
         self.server = None;
         self.metrics = None;
@@ -363,23 +362,23 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> StartError {
     move |source| StartError::System { doing, source }
 }
 
-/// The table of the first interface.
+/// Returns the routing table of the first interface.
 fn table(plane: &Plane) -> u32 {
     plane.ports().iter().next().map_or(config::MAIN, |port| port.table)
 }
 
-/// Finds the device that a configuration's name means.
+/// Finds the device of a name in the configuration.
 type IndexOf<'a> = dyn Fn(&str) -> io::Result<u32> + 'a;
 
-/// Learns from the kernel what a configuration needs to be known; the tables are
-/// published. Routes of FRR's are still to be told to the plane.
+/// Makes a plane, fills it from the kernel and publishes its tables. The caller must still report
+/// FRR's routes to it.
 fn learn(config: &Config, index: &IndexOf<'_>) -> Result<(Plane, Kernel), StartError> {
     let (mut plane, mut kernel) = prepare(config, index)?;
     dump(config, &mut plane, &mut kernel)?;
     Ok((plane, kernel))
 }
 
-/// Makes a plane to which nothing has been told yet, and who will tell it.
+/// Makes an empty plane, and the kernel feed that will fill it.
 fn prepare(config: &Config, index: &IndexOf<'_>) -> Result<(Plane, Kernel), StartError> {
     if !config.next_hops.is_empty()
         || !config.files.is_empty()
@@ -396,7 +395,7 @@ fn prepare(config: &Config, index: &IndexOf<'_>) -> Result<(Plane, Kernel), Star
     Ok((Plane::new(ports, config.engine_v4, config.engine_v6, together)?, Kernel::open()?))
 }
 
-/// Has the kernel tell everything; the tables are published, and take an image's place.
+/// Dumps the kernel's state into the plane and publishes its tables, which replace an image.
 fn dump(config: &Config, plane: &mut Plane, kernel: &mut Kernel) -> Result<(), StartError> {
     if config.fpm.is_some() {
         kernel.start(&mut WithoutRoutes(plane))?;
@@ -407,13 +406,13 @@ fn dump(config: &Config, plane: &mut Plane, kernel: &mut Kernel) -> Result<(), S
     publish(plane)
 }
 
-/// Publishes what the plane knows.
+/// Publishes the state of the plane.
 fn publish(plane: &mut Plane) -> Result<(), StartError> {
     plane.commit();
     plane.full().map_or(Ok(()), |(_, full)| Err(full.into()))
 }
 
-/// Makes readers of what the plane publishes, for a worker.
+/// Makes readers of the published state of the plane, for a worker.
 fn readers(plane: &Plane) -> Readers {
     Readers {
         tables: plane.readers(),
@@ -422,7 +421,7 @@ fn readers(plane: &Plane) -> Readers {
     }
 }
 
-/// Finds the interface of a port; what else is to be known of it the kernel will say.
+/// Finds the interface of a port; the kernel reports its other properties later.
 fn port(interface: &config::Interface, index: &IndexOf<'_>) -> io::Result<PlanePort> {
     Ok(PlanePort {
         interface: index(&interface.name)?,

@@ -1,4 +1,4 @@
-//! The orders of the control socket's clients.
+//! Executes the orders of the control socket's clients on the daemon.
 
 use super::Daemon;
 use crate::server::{Orders, SaveImage};

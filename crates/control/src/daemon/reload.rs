@@ -1,31 +1,31 @@
-//! The reload: from one configuration to another, without losing a packet.
+//! The reload: a change from one configuration to another without packet loss.
 //!
-//! A name in the configuration means the device of that name. If there is no such device, and the
-//! device that it meant until now was renamed, it goes on meaning that one: a file that was not
-//! changed is as good after the renaming as before.
+//! A name in the configuration refers to the device of that name. If there is no such device, and
+//! the device to which the name referred before was renamed, it still refers to that device: an
+//! unchanged file stays valid after the renaming.
 //!
-//! What only says how a port judges its packets (`sources`, `observe`) is changed where it
-//! is. For anything else a second router is made beside the first, and takes over:
+//! The keys that only control how a port checks its packets (`rpf`, `observe`) are changed in
+//! place. If a key needs other workers, the daemon builds a second router beside the first, which
+//! then replaces it:
 //!
 //! ```text
 //!   new configuration ─► a plane of its own, filled by a dump of its own     (seconds)
 //!   ───────────────── workers stop ── kernel forwards ── workers start ──── (milliseconds)
-//!                       │ ports take no more,            │ sockets bound anew,
-//!                       │ what they had is sent          │ interfaces that stay are kept
-//!   the old plane goes; FRR's connection and the questions are taken over
+//!                       │ ports receive no more,         │ sockets are bound anew,
+//!                       │ received packets are sent      │ unchanged interfaces are kept
+//!   the old plane is dropped; FRR's connection and the query channel pass to the new one
 //! ```
 //!
-//! While no socket is bound the steering program leaves every packet to the kernel, which
-//! forwards by the same routes: that is what makes it possible to change ports, tables,
-//! engines and the number of workers alike, by the path on which a router starts. Packets
-//! may be overtaken by others in that moment.
+//! While no socket is bound, the steering program leaves every packet to the kernel, which forwards
+//! by the same routes. Therefore one code path, that of a start, can change ports, tables, engines
+//! and the number of workers. Packets may be reordered in that moment.
 //!
-//! What can fail is done first where that can be. If the new workers do not start, those
-//! of the old configuration do again. The counters go on.
+//! Steps that can fail come first where possible. If the new workers do not start, workers of the
+//! old configuration start again. The counters continue.
 //!
-//! Limits: with FRR's routes by FPM no change is taken over while its routes are told to the
-//! new plane (about a second for a full table). Where the control socket is, where
-//! metrics are, and whether FRR is listened to are fixed for the life of the process.
+//! Limits: with FRR's routes by FPM, the router applies no route change while the daemon reports
+//! FRR's routes to the new plane (about a second for a full table). The control socket, the metrics
+//! listener and the FPM listener are fixed for the life of the process.
 
 use std::fmt;
 use std::io;
@@ -43,25 +43,25 @@ use crate::view::Seen;
 use config::{self, ChangedKeys, Config, ConfigError, ReloadClass};
 use datapath::WantReceiver;
 
-/// How often it is asked whether rules have changed.
+/// The interval between checks for changed rules.
 const LOOK: Duration = Duration::from_secs(1);
-/// The longest delay before a change of rules that did not last is tried again.
+/// The longest delay before the daemon tries again to apply changed rules after a failure.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// What a reload came to.
+/// The result of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Says whether the workers were replaced; if not, they went on.
+    /// Whether the workers were replaced; if not, they continued to run.
     pub replaced: bool,
-    /// Interfaces that are new.
+    /// Interfaces that the new configuration adds.
     pub added: Vec<String>,
-    /// Interfaces that are no longer the router's.
+    /// Interfaces that it removes.
     pub removed: Vec<String>,
-    /// Interfaces of which something else has changed.
+    /// Interfaces whose configuration, device or routing table has changed.
     pub changed: Vec<String>,
     /// Keys whose new values the workers use without being replaced.
     pub applied: Vec<&'static str>,
-    /// Keys whose new values need other workers.
+    /// Keys whose new values need new workers.
     pub replacing: Vec<&'static str>,
 }
 
@@ -90,23 +90,23 @@ impl fmt::Display for Reloaded {
     }
 }
 
-/// Says why a configuration was not gone over to.
+/// The error of a reload.
 #[derive(Debug)]
 pub enum ReloadError {
-    /// It is not sound; what was there works on.
+    /// The configuration is invalid; the old one stays in force.
     Config(ConfigError),
-    /// These keys cannot be changed in a router at work; what was there works on.
+    /// These keys cannot change in a running router; the old configuration stays in force.
     Fixed {
         /// The keys.
         keys: Vec<&'static str>,
     },
-    /// A router by it does not start; what was there works on.
+    /// The new configuration does not start; the old one stays in force.
     Start(StartError),
-    /// It does not start, and what was there does not either: the router is at its end.
+    /// Neither the new configuration nor the old one starts: the router must end.
     Lost {
-        /// What was wrong with the new one.
+        /// The error of the new one.
         new: Box<StartError>,
-        /// What was wrong with the old one.
+        /// The error of the old one.
         old: Box<StartError>,
     },
 }
@@ -140,17 +140,17 @@ impl std::error::Error for ReloadError {
 }
 
 impl Daemon {
-    /// Reads the configuration's file again and goes over to what it says.
+    /// Reads the configuration file again and applies it.
     ///
     /// # Errors
     ///
-    /// [`ReloadError`]; but for [`ReloadError::Lost`] everything is as it was.
+    /// [`ReloadError`]; except after [`ReloadError::Lost`], the old configuration stays in force.
     pub fn reload(&mut self) -> Result<Reloaded, ReloadError> {
         let config = Config::load(&self.config.path).map_err(ReloadError::Config)?;
         self.change(config)
     }
 
-    /// Goes over to a configuration.
+    /// Applies a configuration.
     ///
     /// # Errors
     ///
@@ -178,8 +178,8 @@ impl Daemon {
         Ok(changes)
     }
 
-    /// Changes to the tables that the kernel's rules lead to, if they have changed; checked once a
-    /// second. After a failure it tries again, after twice as long each time.
+    /// Changes to the tables that the kernel's rules select, if they have changed; checks once a
+    /// second. After a failure it tries again, with twice the delay each time.
     pub(super) fn follow_rules(&mut self) -> Option<Result<Reloaded, ReloadError>> {
         let due = AGAIN.min(LOOK * 2u32.saturating_pow(self.rules_tried));
         if self.rules_looked.elapsed() < due {
@@ -199,8 +199,8 @@ impl Daemon {
         Some(self.change(self.config.clone()))
     }
 
-    /// Lists the interfaces whose names in `config` mean other devices than those that are
-    /// held, or that the rules lead to other tables.
+    /// Lists the interfaces whose names in `config` refer to other devices than the open ones, and
+    /// those for which the rules select another table.
     fn stale(&self, config: &Config) -> Vec<String> {
         let Some(ports) = self.handle.call(|it| it.plane.ports().clone()) else {
             return Vec::new();
@@ -215,8 +215,8 @@ impl Daemon {
         config.interfaces.iter().filter(stale).map(|wanted| wanted.name.clone()).collect()
     }
 
-    /// Finds the device that a name in a configuration means: the one of that name, or else the
-    /// one that it meant before and that was renamed since.
+    /// Finds the device to which a name in a configuration refers: the one of that name, or else
+    /// the one to which it referred before, which was renamed since.
     fn index_of(&self, name: &str) -> io::Result<u32> {
         by_name(name).or_else(|error| {
             let at = self.config.interfaces.iter().position(|wanted| wanted.name == name);
@@ -226,7 +226,7 @@ impl Daemon {
         })
     }
 
-    /// Changes what ports judge by, where they are.
+    /// Changes the packet checks of the ports in place.
     fn adjust(&mut self, config: Config) -> Result<(), StartError> {
         for (interface, wanted) in self.view.interfaces().iter().zip(&config.interfaces) {
             interface.observe(wanted.observe).map_err(system("observe an interface"))?;
@@ -237,13 +237,13 @@ impl Daemon {
         Ok(())
     }
 
-    /// Puts a router by `config` in the place of what is there.
+    /// Replaces the running router by one with `config`.
     fn replace(&mut self, config: Config) -> Result<(), ReloadError> {
         let index_of = |name: &str| self.index_of(name);
         present(&config, &index_of).map_err(ReloadError::Start)?;
         let (mut plane, kernel) = learn(&config, &index_of).map_err(ReloadError::Start)?;
         let locals = plane.locals().into_iter().collect();
-        // Interfaces that nobody has can be taken over beside the others.
+        // Interfaces that are not open yet can be opened beside the others.
         let held = self.view.interfaces();
         let mut kept = Vec::new();
         for (wanted, port) in config.interfaces.iter().zip(plane.ports().iter()) {
@@ -260,7 +260,7 @@ impl Daemon {
 
         let Some(control) = self.control.take() else { return Ok(()) };
         let Some((mut before, requests)) = control.stop() else { return Ok(()) };
-        // FRR would not say again what it has said.
+        // FRR does not send its routes again.
         if let Some(fpm) = before.fpm_feed() {
             fpm.report_routes(&mut plane);
             if let Err(error) = publish(&mut plane) {
@@ -269,7 +269,7 @@ impl Daemon {
             }
         }
         self.remains = self.workers.suspend();
-        // Interfaces that do not stay are given back here.
+        // This closes the interfaces that the new configuration does not keep.
         before.set_ports(Vec::new(), Vec::new());
         let devices = self.view.device_states();
         self.view.show(Seen { stats: self.view.counting(), devices, ..Seen::default() });
@@ -280,7 +280,7 @@ impl Daemon {
                 let guards = self.role.is_guard();
                 let devices = Devices::new(interfaces, self.view.device_states(), guards);
                 let mut following = KernelSync::new(plane, kernel, fpm, devices, wanted);
-                // Whoever listens goes on listening.
+                // Subscribers of the control socket stay subscribed.
                 following.succeed(&mut before);
                 (following, Ok(()))
             }
@@ -304,8 +304,8 @@ impl Daemon {
         result
     }
 
-    /// Opens the interfaces of `config` that are not among `kept`, and starts workers that
-    /// read what `plane` publishes.
+    /// Opens the interfaces of `config` that are not among `kept`, and starts workers that read the
+    /// published state of `plane`.
     fn engage(
         &mut self,
         config: &Config,
@@ -325,9 +325,9 @@ impl Daemon {
     }
 }
 
-/// Returns whether an interface that is held is opened as `wanted` wants it.
+/// Returns whether an open interface already has the settings of `wanted`.
 fn stays(interface: &Interface, wanted: &config::Interface, config: &Config) -> bool {
-    // By the name that it has now: the configuration's may be an older one.
+    // By its current name: the configuration may have an older one.
     let named = config::Interface { name: interface.name(), ..wanted.clone() };
     let queues = wanted_queues(config, &named).ok();
     wanted.mode == interface.choice()
@@ -335,8 +335,8 @@ fn stays(interface: &Interface, wanted: &config::Interface, config: &Config) -> 
         && interface.is_attached()
 }
 
-/// Compares two configurations: which interfaces differ, which keys, and whether other workers are
-/// needed.
+/// Compares two configurations; returns the interfaces and keys that differ, and whether the change
+/// needs new workers.
 fn compare(old: &Config, new: &Config, keys: &ChangedKeys) -> Reloaded {
     let names = |config: &Config| -> Vec<String> {
         config.interfaces.iter().map(|interface| interface.name.clone()).collect()

@@ -1,20 +1,20 @@
-//! Remaking: replacement of workers because a device has changed under them.
+//! Replaces the workers when a device has been replaced or its MTU has grown.
 //!
-//! An AF_XDP socket is of one device and its frames are of one size. Where a device was deleted
-//! and another has taken its place, or where packets have become longer than frames, the
-//! workers stop and others start:
+//! An AF_XDP socket belongs to one device, and its frames have one size. If another device has
+//! replaced a deleted one, or if packets no longer fit the frames, the workers stop and new ones
+//! start:
 //!
 //! ```text
-//!   states of the devices ─► one is not the one that sockets are on, or its MTU has grown?
-//!      ─► workers stop, and leave their hooks ─► workers start, with those ─► sockets on
+//!   states of the devices ─► a device without our sockets, or with a larger MTU?
+//!      ─► workers stop, and return their hooks ─► workers start with these hooks ─► sockets on
 //!         every device that can be served
 //! ```
 //!
-//! Meanwhile a router's packets are the kernel's, and those that come in at a gate's front are
-//! dropped. The plane, the steering programs, the counters and the hooks with their flows
-//! stay; packets that wait end, each with its counter. A device that cannot be served leaves
-//! its place empty, and is tried again: at first after a second, then after twice as long each
-//! time, up to [`LONGEST`].
+//! Meanwhile the kernel forwards a router's packets, and packets that arrive on a gate's front
+//! interface are dropped. The plane, the steering programs, the counters and the hooks with their
+//! flows are kept; packets that wait are dropped, each with its counter. A device that cannot be
+//! served has a placeholder port, and is tried again: first after a second, then with twice the
+//! delay each time, up to [`LONGEST`].
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ use crate::start::{
 use crate::view::Seen;
 use config::Config;
 
-/// The delay before a device that could not be served is tried again, at first and at most.
+/// The first and the longest delay before a device that could not be served is tried again.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -38,27 +38,27 @@ const LONGEST: Duration = Duration::from_secs(30);
 pub(super) struct Remaking {
     /// The largest MTU, in bytes, whose packets fit the workers' frames.
     mtu: usize,
-    /// The states that were last seen.
+    /// The states at the last check.
     seen: Vec<DeviceState>,
-    /// Not before this moment, unless a state has changed.
+    /// The earliest time of the next replacement, unless a state changes before.
     next: Instant,
     pause: Duration,
     news: Vec<String>,
 }
 
 impl Remaking {
-    /// Makes it for workers whose frames take packets of this many bytes.
+    /// Starts with workers whose frames hold packets of up to `mtu` bytes.
     pub(super) fn new(mtu: usize) -> Self {
         let (next, seen, news) = (Instant::now(), Vec::new(), Vec::new());
         Self { mtu, seen, next, pause: FIRST, news }
     }
 
-    /// Notes that the workers have other frames.
+    /// Records the MTU of new workers.
     pub(super) fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
     }
 
-    /// Returns new lines for the operator.
+    /// Takes the new lines for the operator's log.
     pub(super) fn take_news(&mut self) -> Vec<String> {
         std::mem::take(&mut self.news)
     }
@@ -96,8 +96,8 @@ impl Remaking {
 }
 
 impl Daemon {
-    /// Replaces workers where a device has replaced another, or its packets have become too long
-    /// for the frames.
+    /// Replaces the workers if a device has replaced another, or if packets no longer fit the
+    /// frames.
     pub(super) fn follow_devices(&mut self) {
         let states = self.view.devices();
         if !self.remaking.is_due(states, &self.view.ports()) {
@@ -110,7 +110,7 @@ impl Daemon {
         }
     }
 
-    /// Stops the workers and starts others on the devices that there are.
+    /// Stops the workers and starts new ones on the existing devices.
     fn remake(&mut self) -> Result<(), StartError> {
         let count = self.config.cores.len();
         let all = |count| {
@@ -145,7 +145,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Starts workers that go on with what those before them left.
+    /// Starts workers that continue with the state of the previous ones.
     pub(super) fn start_workers(
         &mut self,
         config: &Config,

@@ -1,7 +1,7 @@
 //! Exports the metrics for Prometheus.
 //!
 //! ```text
-//!   GET /metrics ─► QueryHandle: counters of workers and steering, control thread ─► Scrape ─► text
+//!   GET /metrics ─► QueryHandle: worker and steering counters, control thread ─► Scrape ─► text
 //! ```
 //!
 //! The names follow the conventions (prometheus.io/docs/practices/naming): one prefix, base
@@ -19,8 +19,8 @@
 //! | `distribution` | bundles of policies, of a gate or a grantor |
 //! | `process` | memory, processor time and descriptors, by the standard names |
 //!
-//! The metrics of a role are in its own crate ([`Role::encode_metrics`]), those of the page's recorder
-//! in the page's ([`MetricSet`]).
+//! The metrics of a role are in its own crate ([`Role::encode_metrics`]), those of the page's
+//! recorder in the page's ([`MetricSet`]).
 
 mod distribution;
 mod process;
@@ -57,8 +57,8 @@ pub trait MetricSet: fmt::Debug + Send + Sync {
     fn encode(&self, to: &mut Writer<'_>) -> fmt::Result;
 }
 
-/// Answers a scrape with the metrics of the daemon, of its role and of `more`; `accept` is the header of
-/// the request.
+/// Answers a scrape with the metrics of the daemon, of its role and of `more`; `accept` is the
+/// header of the request.
 pub fn respond(
     query: &QueryHandle,
     start: Instant,

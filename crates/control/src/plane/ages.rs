@@ -1,6 +1,6 @@
 //! Records when routes last changed.
 //!
-//! A timestamp for each route would double the memory of a full table. Operators ask for recent
+//! A timestamp for each route would double the memory of a full table. Operators query recent
 //! changes, so only the changes of the last two generations of [`GENERATION`] are recorded:
 //!
 //! ```text

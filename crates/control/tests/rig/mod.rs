@@ -1,5 +1,5 @@
-//! A plane as a kernel would fill it, and what a worker would read of it: shared by the
-//! tests that tell it something and ask what becomes of packets.
+//! A plane that is filled as a kernel would fill it, and the readers of a worker: shared by tests
+//! that report changes to the plane and check how packets are forwarded.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,20 +34,20 @@ pub(crate) fn info(target: Target) -> RouteInfo {
     RouteInfo { target: Arc::new(target), metric: 0, protocol: 3 }
 }
 
-/// A plane with the ports eth1 and eth2 in main and eth3 in another table, and what a
-/// worker would have.
+/// A plane with the ports eth1 and eth2 in the main table and eth3 in another table, and the
+/// readers of a worker.
 pub(crate) struct Rig {
     pub(crate) plane: Plane,
     pub(crate) ingresses: Reader<Ingresses>,
-    /// Added to the numbers of interfaces wherever one is told.
+    /// The offset that is added to each interface index.
     pub(crate) by: u32,
     pub(crate) tables: Tables,
     pub(crate) adjacencies: Reader<Adjacencies>,
 }
 
 impl Rig {
-    /// Makes it with eth1 having the number 1 + `by`, and so on; and with its tables
-    /// over one memory, if they are to be `together`.
+    /// Makes a rig whose eth1 has the index 1 + `by`, and so on; with `together`, its tables share
+    /// their memory.
     pub(crate) fn new(by: u32, together: bool) -> Self {
         let port = |interface: u32| PlanePort {
             interface: interface + by,
@@ -103,7 +103,8 @@ impl Rig {
         RouteInfo { target: Arc::new(target), ..best.clone() }
     }
 
-    /// Commits until all is published, as a control thread does; the worker passes.
+    /// Commits until all changes are published, as a control thread does; the worker is idle
+    /// between commits.
     pub(crate) fn commit(&mut self) {
         for _ in 0..4 {
             let committed = self.plane.commit();
@@ -121,7 +122,7 @@ impl Rig {
         self.ingresses.idle();
     }
 
-    /// Says what a worker would do with a packet of a port to an address.
+    /// Returns the hop and the adjacency that a worker finds for a packet of a port to an address.
     pub(crate) fn asked(&mut self, port: usize, address: &str, flow: u64) -> (Hop, Adjacency) {
         let table = self.ingresses.current().get(port).table;
         let mut hop = [Hop::NONE];
@@ -133,12 +134,12 @@ impl Rig {
         (hop[0], *adjacencies.resolve(hop[0], |_| flow))
     }
 
-    /// The same in short: the port and the last byte of the MAC, or the verdict.
+    /// Returns the same in short: the port and the last byte of the MAC, or the verdict.
     pub(crate) fn leads(&mut self, address: &str) -> Result<(u16, u8), Verdict> {
         self.leads_from(0, address)
     }
 
-    /// The same of a packet of another port.
+    /// Returns the same for a packet of any port.
     pub(crate) fn leads_from(&mut self, port: usize, address: &str) -> Result<(u16, u8), Verdict> {
         let (_, adjacency) = self.asked(port, address, 0);
         adjacency.port().map(|port| (port, adjacency.dst_mac()[5]))

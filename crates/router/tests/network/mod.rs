@@ -1,11 +1,11 @@
-//! A network namespace of a test's own, with pairs of interfaces: shared by the tests that
-//! need root. The namespace goes with the thread of the test.
+//! A network namespace for each test, with pairs of interfaces: shared by the tests that need root.
+//! The namespace ends with the thread of the test.
 
 use std::process::Command;
 
 use nix::sched::{CloneFlags, unshare};
 
-/// Runs `ip`, and returns what it writes.
+/// Runs `ip` and returns its output.
 pub(crate) fn ip(arguments: &str) -> String {
     let output = Command::new("ip")
         .args(arguments.split(' '))
@@ -16,16 +16,16 @@ pub(crate) fn ip(arguments: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Sets a switch of the namespace's kernel.
+/// Sets a sysctl of the namespace.
 pub(crate) fn set(path: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/{path}"), value).expect("the namespace's own switch");
 }
 
-/// Moves this thread into a new namespace. Each of `pairs`, `a` say, is two interfaces that
-/// are up: a0 with the MAC 02:00:00:00:00:a0, and a1 likewise.
+/// Moves this thread into a new namespace. Each of `pairs`, such as `a`, is two interfaces that are
+/// up: a0 with the MAC 02:00:00:00:00:a0, and a1 likewise.
 pub(crate) fn network(pairs: &[&str]) {
     unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
-    // Interfaces without IPv6 of the host's own send nothing of their own accord.
+    // Interfaces without IPv6 send no packets of their own.
     for which in ["all", "default"] {
         set(&format!("ipv6/conf/{which}/disable_ipv6"), "1");
     }
@@ -38,7 +38,7 @@ pub(crate) fn network(pairs: &[&str]) {
     }
 }
 
-/// Has the kernel forward to 203.0.113.0/24 by a neighbor at b0, from a1 to b1.
+/// Configures the kernel to forward 203.0.113.0/24 from a1 to b1, by a neighbor at b0.
 #[allow(dead_code, reason = "a test of static routes has no use for it")]
 pub(crate) fn forwards() {
     set("ipv4/ip_forward", "1");
