@@ -44,7 +44,7 @@ grep -q 'r9: no interface of this router (r0, r1)' "$work/said" || fail "$(cat "
 echo "reloaded by the socket: an interface more"
 configure
 "$program" reload --socket "$work/sock" | tee "$work/said"
-grep -q 'added r2; changed r1; workers replaced' "$work/said" || fail "not what was to be done"
+grep -q 'added r2; changed r1; .*workers replaced' "$work/said" || fail "not what was to be done"
 grows received
 echo "a configuration that is not sound leaves everything as it is"
 cp "$work/router.toml" "$work/good.toml"

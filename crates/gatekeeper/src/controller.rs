@@ -250,7 +250,7 @@ impl GateController {
         let keys = config.keys_needing_restart(&self.fixed);
         if !keys.is_empty() {
             return Err(format!(
-                "{}: {} cannot be changed while the gate runs: restart it, or restore the old value",
+                "{}: {} cannot be changed while the gate runs: restart the gate, or restore the old value",
                 self.path.display(),
                 keys.join(", ")
             ));

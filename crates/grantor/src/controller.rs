@@ -124,7 +124,7 @@ impl GrantorController {
         let keys = config.keys_needing_restart(&self.fixed);
         if !keys.is_empty() {
             return Err(format!(
-                "{}: {} cannot be changed while the grantor runs: restart it, or restore the old value",
+                "{}: {} cannot be changed while the grantor runs: restart the grantor, or restore the old value",
                 self.path.display(),
                 keys.join(", ")
             ));

@@ -136,7 +136,7 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
 
     // Keys that the running workers apply in place.
     let told = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", rpf = \"loose\"")));
-    assert_eq!(told.unwrap().to_string(), "changed a1");
+    assert_eq!(told.unwrap().to_string(), "changed a1; applied interface.rpf");
     pause();
     let told = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", observe = true"))).unwrap();
     assert!(!told.replaced, "{told}");
