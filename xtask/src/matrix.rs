@@ -5,7 +5,7 @@
 //!      ─► a 32-bit target ─► AArch64 under emulation (neon.rs) ─► Miri
 //! ```
 //!
-//! What this machine cannot do, because a toolchain or a target is not installed, is a skipped step
+//! A build for which a toolchain or a target is not installed is a skipped step
 //! whose name states what to install; it never counts as passed.
 
 use std::process::{Command, Stdio};

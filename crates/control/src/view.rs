@@ -1,7 +1,7 @@
 //! The view: the state that other threads may read while the router runs.
 //!
 //! It has the counters of the workers, the ports as they were opened, and the interfaces. A reload
-//! may replace them, so each access reads them anew. The counters continue, because new workers
+//! may replace them, so each access reads them again. The counters continue, because new workers
 //! count in the counters of the workers that they replace.
 
 use std::sync::{Arc, PoisonError, RwLock};

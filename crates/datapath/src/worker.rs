@@ -21,7 +21,7 @@
 //! accept are offered once more after a flush, and then dropped: a queue that grows without bound
 //! would only add delay.
 //!
-//! The worker takes tables, adjacencies and ingresses anew for every batch, in the order that
+//! The worker takes tables, adjacencies and ingresses again for every batch, in the order that
 //! `adjacency.rs` requires, so that a publication of the control plane applies from the next batch
 //! on.
 //!

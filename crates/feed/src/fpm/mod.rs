@@ -20,7 +20,7 @@
 //!   while ([`FpmOptions::quiet`]; changes of prefixes that have arrived do not count, as they
 //!   never cease), or after [`FpmOptions::max_wait`], the stale routes are removed. A connection
 //!   without any route ends nothing: zebra has at least the routes of connected networks. The
-//!   mirrors are separate because a restarted zebra assigns the numbers of its nexthop groups anew.
+//!   mirrors are separate because a restarted zebra assigns new numbers to its nexthop groups.
 //! - Only routes and nexthop objects are read. Links, addresses and neighbors come from the kernel;
 //!   a next hop over an interface that is down is excluded by the router.
 //!
