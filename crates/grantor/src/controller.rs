@@ -62,7 +62,7 @@ struct ActivePolicies {
 impl GrantorController {
     /// Starts the decision sender and a decider for each worker. An error in a policy is an error.
     pub(super) fn start(config: &Config) -> io::Result<(Self, Vec<HookRings>)> {
-        let (version, programs) = (config.version.clone(), config.programs.clone());
+        let (version, programs) = (config.fixed.protocol.clone(), config.programs.clone());
         let keys = Publisher::new(GateKeys::default());
         let mut readers: Vec<_> = config.fixed.cores.iter().map(|_| keys.reader()).collect();
         let (sender, decisions) =

@@ -46,7 +46,7 @@ const RECORD_INTERVAL: u64 = 50_000_000;
 const CHANNEL: usize = 8192;
 
 /// The version of the decision protocol, with its parameters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ProtocolVersion {
     /// Version 1: neither authenticated nor acknowledged.
     V1,

@@ -36,8 +36,8 @@
 //!
 //! `[workers]`, `[punt]`, `[control]` and `[metrics]` are those of the router; `[distribution]` is
 //! described in `crates/bundle/src/config.rs`. A reload (SIGHUP) reads the policy, the candidate, the lists
-//! and the programs again, and applies them if all of them are valid. The keys stay those of the start,
-//! and the settings in [`Fixed`] cannot change. A bundle's `grantor.toml` can replace the same parts:
+//! and the programs again, and applies them if all of them are valid. The settings in [`Fixed`], the
+//! keys of `[decisions]` among them, cannot change: a reload that would change one is refused. A bundle's `grantor.toml` can replace the same parts:
 //! `[policy]` with `file` and `candidate`, all `[[list]]` and all `[[program]]`.
 
 mod check;
@@ -79,8 +79,6 @@ pub struct Config {
     pub policies: Policies,
     /// The lists.
     pub lists: Lists,
-    /// The version of the decision protocol.
-    pub version: ProtocolVersion,
     /// The flow programs for the gates.
     pub programs: Vec<ProgramImage>,
     /// The bundle of the policies and the lists, if they come from one.
@@ -111,6 +109,8 @@ pub struct Fixed {
     pub fragments: Option<PolicyResult>,
     /// The capture of requests, if configured.
     pub record: Option<CaptureSettings>,
+    /// The version of the decision protocol, with this grantor's number and keys.
+    pub protocol: ProtocolVersion,
     /// The core of each worker.
     pub cores: Vec<Option<usize>>,
     /// The time after which a stalled worker gets no more packets, if limited.
@@ -318,6 +318,7 @@ impl Config {
             limits,
             fragments,
             record,
+            protocol,
             stall: config::stall(file.workers.stall_timeout),
             cores: cores.map_or(vec![None], |cores| cores.into_iter().map(Some).collect()),
             control: (!socket.as_os_str().is_empty()).then_some(socket),
@@ -327,7 +328,7 @@ impl Config {
             distribution,
         };
         let bundle = bundle.cloned();
-        Ok(Self { path: path.into(), fixed, policies, lists, version: protocol, programs, bundle })
+        Ok(Self { path: path.into(), fixed, policies, lists, programs, bundle })
     }
 
     /// Returns the configuration of the grantor's router.

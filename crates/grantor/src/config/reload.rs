@@ -7,14 +7,13 @@
 use config::{ChangedKeys, ReloadClass};
 
 use super::{Config, Fixed};
+use crate::decision_sender::ProtocolVersion;
 
 impl Config {
     /// Lists the keys whose values differ and that only a restart changes.
     pub(crate) fn keys_needing_restart(&self, running: &Fixed) -> Vec<&'static str> {
-        // Live: policies, lists, programs, of the file or of its bundle. `[decisions]` stays as it was at
-        // the start: a sender's sequence numbers are its session's.
-        let Self { path: _, fixed, policies: _, lists: _, version: _, programs: _, bundle: _ } =
-            self;
+        // Live: policies, lists, programs, of the file or of its bundle.
+        let Self { path: _, fixed, policies: _, lists: _, programs: _, bundle: _ } = self;
         running.changed_keys(fixed).of(ReloadClass::NeedsRestart)
     }
 }
@@ -31,6 +30,7 @@ impl Fixed {
             limits,
             fragments,
             record,
+            protocol,
             cores,
             stall,
             control,
@@ -51,6 +51,7 @@ impl Fixed {
         compare("policy.fragments", fragments, &new.fragments, &mut changed);
         let key = "policy.record_file or policy.max_record_mib";
         compare(key, record, &new.record, &mut changed);
+        protocol.compare(&new.protocol, &mut changed);
         compare("workers.cores", cores, &new.cores, &mut changed);
         compare("workers.stall_timeout", stall, &new.stall, &mut changed);
         compare("control.socket", control, &new.control, &mut changed);
@@ -59,6 +60,20 @@ impl Fixed {
         compare("punt", punts, &new.punts, &mut changed);
         compare("distribution", distribution, &new.distribution, &mut changed);
         changed
+    }
+}
+
+impl ProtocolVersion {
+    /// Compares the keys of `[decisions]`: a sender's sequence numbers are those of its session, which
+    /// ends with the grantor.
+    fn compare(&self, new: &Self, changed: &mut ChangedKeys) {
+        match (self, new) {
+            (Self::V2(id, keys), Self::V2(new_id, new_keys)) => {
+                compare("decisions.id", id, new_id, changed);
+                compare("decisions.keys", keys, new_keys, changed);
+            }
+            (old, new) => compare("decisions.version", old, new, changed),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests of a valid file and of the messages about invalid ones.
 
+use std::os::unix::fs::PermissionsExt;
+
 use gate::policy::Address;
 
 use super::Config;
@@ -52,4 +54,44 @@ fn invalid_values_are_reported_with_line_and_key() {
     ];
     assert_eq!(found, expect);
     assert!(problems[6].what.contains("line 2: \"nowhere\""), "{}", problems[6].what);
+}
+
+#[test]
+fn changed_keys_of_decisions_need_a_restart() {
+    let folder = std::env::temp_dir().join(format!("fp-grantor-reload-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("grantor.toml");
+    std::fs::write(folder.join("policy.lua"), "function decide(p) end").unwrap();
+    let write_key = |name: &str, digit: &str| {
+        let file = folder.join(name);
+        std::fs::write(&file, digit.repeat(64)).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    write_key("a.key", "a");
+    write_key("b.key", "b");
+    let load = |decisions: &str| {
+        let text = "interfaces = ['a']\n[tunnel]\naddresses = ['10.9.1.100']\n\
+                    gates = ['10.2.0.1']\nauthentication = 'off'\n[policy]\nfile = 'policy.lua'\n";
+        std::fs::write(&path, format!("{text}[decisions]\n{decisions}\n")).unwrap();
+        Config::load(&path).unwrap()
+    };
+    let running = load("version = 2\nid = 1\nkeys = { 1 = 'a.key', 2 = 'b.key' }");
+    let keys = |decisions: &str| load(decisions).keys_needing_restart(&running.fixed);
+    assert!(keys("version = 2\nid = 1\nkeys = { 2 = 'b.key', 1 = 'a.key' }").is_empty());
+    for (decisions, key) in [
+        ("version = 1", "decisions.version"),
+        ("version = 2\nid = 2\nkeys = { 1 = 'a.key', 2 = 'b.key' }", "decisions.id"),
+        ("version = 2\nid = 1\nkeys = { 1 = 'a.key' }", "decisions.keys"),
+        ("version = 2\nid = 1\nkeys = { 1 = 'a.key', 3 = 'b.key' }", "decisions.keys"),
+        ("version = 2\nid = 1\nkeys = { 1 = 'b.key', 2 = 'b.key' }", "decisions.keys"),
+    ] {
+        assert_eq!(keys(decisions), [key], "{decisions}");
+    }
+    // Another secret in the same file.
+    write_key("a.key", "c");
+    assert_eq!(
+        keys("version = 2\nid = 1\nkeys = { 1 = 'a.key', 2 = 'b.key' }"),
+        ["decisions.keys"]
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
 }
