@@ -63,7 +63,7 @@ pub(crate) fn report(summary: &str, findings: &[Finding], json: bool) -> anyhow:
     let mut out = std::io::stdout().lock();
     if json {
         let document = json!({
-            "sound": errors.is_empty(),
+            "valid": errors.is_empty(),
             "summary": errors.is_empty().then_some(summary),
             "errors": errors,
             "warnings": warnings,
