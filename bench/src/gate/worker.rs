@@ -214,7 +214,7 @@ impl Bench {
         let (rings, worker_rings) = rings();
         let counters = Arc::new(CounterSnapshot::default());
         let began = Instant::now();
-        let hook = GateHook::new(HookSetup {
+        let hook = GateHook::install(HookSetup {
             fixed: &config.fixed,
             workers: 1,
             from4: BACK,
@@ -251,7 +251,7 @@ impl Bench {
             wants: wants().0,
             stats: Arc::new(WorkerStats::new()),
         })
-        .with_hook(Box::new(hook));
+        .with_hook(hook);
         Ok(Self {
             case,
             worker,

@@ -26,8 +26,7 @@ use crate::workers::Workers;
 use config::Config;
 use datapath::stats::WorkerStats;
 use datapath::{
-    Adjacencies, HELD, Ingresses, PacketHook, SIZE, Tables, WantReceiver, Worker, WorkerSetup,
-    wants,
+    Adjacencies, HELD, Hook, Ingresses, SIZE, Tables, WantReceiver, Worker, WorkerSetup, wants,
 };
 
 /// The largest MTU whose packets fit the smaller of the two frame sizes, and the larger.
@@ -197,7 +196,7 @@ pub struct Readers {
 /// The hook of one worker.
 pub struct WorkerHook {
     /// The hook.
-    pub hook: Box<dyn PacketHook>,
+    pub hook: Hook,
     /// The port on which other workers hand over packets of the first interface, with software
     /// steering.
     pub handed: Option<Box<dyn Port>>,

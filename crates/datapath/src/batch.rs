@@ -33,6 +33,11 @@ use super::{Lookup, Parsed, Verdict};
 /// headers are 16 KiB.
 pub const SIZE: usize = 256;
 
+/// Batches of fewer packets than this always mark the hops that they use. Larger ones, in which the
+/// cost of each packet matters, do so in one of `MARKING` ticks, which is once a second.
+pub(super) const FEW: usize = 32;
+pub(super) const MARKING: u64 = 10;
+
 /// The capacity for keys of a family: a destination and a source a frame, and the held packets.
 const ROOM: usize = 2 * SIZE + HELD;
 

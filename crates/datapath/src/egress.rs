@@ -1,22 +1,31 @@
-//! The egress of a hook: looks up, encapsulates or rewrites, and sends the packets that it
-//! dequeues.
+//! The egress of a hook: applies the dispositions of the packets that it dequeues.
+//!
+//! ```text
+//!   dequeue a part ─► look all of it up ─► each packet by its disposition ─► port
+//!        ▲                                   └ too long ─► oversized ─┐
+//!        └────────────────────────────────────────────────────────────┘
+//! ```
 //!
 //! A packet is encapsulated after the lookup, because only then its link's MTU is known
-//! (`hook.rs`). The worker calls this once a turn, after the batch of received packets.
+//! (`hook.rs`). The worker does this once a turn, after the batch of received packets. A packet that
+//! is too long is counted as dropped at once; its frame is kept until the hook has seen it, which is
+//! before the next part.
 
-use fib::Hop;
+use fib::{Hop, Reader};
 use port::{Arena, Frame};
 use wire::tunnel::Header;
 use wire::{ethernet, ipv4, ipv6};
 
-use super::batch::SIZE;
-use super::turn::{Punts, Turn, rewrite};
+use super::batch::{Batch, FEW, MARKING, SIZE};
+use super::punt::Policer;
+use super::turn::{Lane, Punts, Turn, rewrite};
 use super::want::Key;
-use super::worker::{FEW, MARKING};
 use super::{
-    Adjacencies, Disposition, EgressPacket, Lookup, PacketHook, Parsed, Rewritten, SEAL_LEN,
-    Verdict, Worker, flow_v4, flow_v6, originate, rewrite_v4, rewrite_v6,
+    Adjacencies, Disposition, EgressBatch, EgressPacket, Hook, Ingresses, Lookup, OversizedPacket,
+    Parsed, Rewritten, SEAL_LEN, TunnelSealer, Tunnels, Verdict, WantSender, flow_v4, flow_v6,
+    originate, rewrite_v4, rewrite_v6,
 };
+use crate::stats::WorkerStats;
 
 /// The number of packets that are dequeued at a time: their metadata stays in the L1 cache.
 const PART: usize = 64;
@@ -27,21 +36,55 @@ const GRANTED: u8 = 1;
 /// The highest DSCP of granted packets: those that request a renewal.
 const RENEWAL: u8 = 2;
 
-impl<L: Lookup> Worker<L> {
-    /// Sends the hook's egress packets and returns their number.
-    pub(super) fn transmit_egress(&mut self) -> usize {
-        let Self { arena, lanes, tables, adjacencies, ingresses, batch, egress, .. } = self;
-        let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
-        let policer = &mut self.punts;
-        let Some(hook) = self.hook.as_deref_mut() else { return 0 };
+/// A worker's hook, and the part of its packets that is being sent.
+pub(super) struct Egress {
+    pub(super) hook: Hook,
+    packets: Vec<EgressPacket>,
+    /// Packets of the part that were too long.
+    oversized: Vec<OversizedPacket>,
+}
+
+/// The parts of a worker that an egress uses.
+pub(super) struct EgressContext<'w, L> {
+    pub(super) arena: &'w mut Arena,
+    pub(super) lanes: &'w mut [Lane],
+    pub(super) tables: &'w mut L,
+    pub(super) adjacencies: &'w mut Reader<Adjacencies>,
+    pub(super) ingresses: &'w mut Reader<Ingresses>,
+    pub(super) batch: &'w mut Batch,
+    pub(super) wants: &'w mut WantSender,
+    pub(super) stats: &'w WorkerStats,
+    pub(super) policer: &'w mut Policer,
+    pub(super) now: u64,
+    /// When the turn began, by the hook's clock.
+    pub(super) hook_time: u64,
+}
+
+impl Egress {
+    /// Allocates the memory for the hook's packets.
+    pub(super) fn new(hook: Hook) -> Self {
+        let (packets, oversized) = (Vec::with_capacity(PART), Vec::with_capacity(PART));
+        Self { hook, packets, oversized }
+    }
+
+    /// Sends the hook's packets and returns their number.
+    pub(super) fn transmit<L: Lookup>(&mut self, context: EgressContext<'_, L>) -> usize {
+        let EgressContext { arena, lanes, tables, adjacencies, ingresses, batch, .. } = context;
+        let EgressContext { wants, stats, policer, now, hook_time, .. } = context;
+        let Self { hook: Hook { packets: hook, tunnels }, packets: egress, oversized } = self;
+        let Tunnels { parameters, sealer } = tunnels;
+        let mut has_sealed = false;
         // Packets to an unresolved neighbor are held with those of the hook's first port.
         let ingress = (0..lanes.len()).find(|&port| hook.handles_port(port)).unwrap_or(0);
         let terms = ingresses.current().get(ingress);
         let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
-        let tunnels = hook.tunnel_parameters();
         let mut sent = 0;
-        while sent < SIZE {
-            hook.dequeue_egress(PART, egress);
+        loop {
+            let room = PART.min(SIZE - sent);
+            hook.dequeue_egress(EgressBatch { arena, room, packets: egress, oversized, stats });
+            for OversizedPacket { frame, .. } in oversized.drain(..) {
+                arena.free(frame);
+            }
             if egress.is_empty() {
                 break;
             }
@@ -79,33 +122,28 @@ impl<L: Lookup> Worker<L> {
                     {
                         let (rewritten, mtu) = rewrite_direct(arena, &frame, hop, adjacencies);
                         if rewritten == Err(Verdict::TooBig) {
-                            hook.report_too_big(arena, &frame, mtu, true, stats);
+                            stats.ended(Verdict::TooBig, 1);
+                            oversized.push(OversizedPacket { frame, mtu, granted: true });
+                            continue;
                         }
                         rewritten
                     }
                     Disposition::Tunnel { dscp, hash, sealed, .. } => {
-                        let header = tunnels.header(key, dscp, hash, sealed);
-                        let most = tunnels.mtu;
-                        let mut sealer: Option<&mut dyn PacketHook> = None;
-                        if sealed {
-                            sealer = Some(&mut *hook);
-                        }
-                        match encapsulate(
-                            arena,
-                            &mut frame,
-                            hop,
-                            adjacencies,
-                            &header,
-                            most,
-                            sealer,
-                        ) {
+                        let header = parameters.header(key, dscp, hash, sealed);
+                        has_sealed |= sealed;
+                        let seal = sealed.then_some((&mut *sealer, hook_time));
+                        let most = parameters.mtu;
+                        match encapsulate(arena, &mut frame, hop, adjacencies, &header, most, seal)
+                        {
                             Encapsulation::Done => {
                                 rewrite_originated(arena, &frame, hop, adjacencies)
                             }
                             Encapsulation::Refused(verdict) => Err(verdict),
                             Encapsulation::TooBig(mtu) => {
-                                hook.report_too_big(arena, &frame, mtu, dscp <= RENEWAL, stats);
-                                Err(Verdict::TooBig)
+                                stats.ended(Verdict::TooBig, 1);
+                                let granted = dscp <= RENEWAL;
+                                oversized.push(OversizedPacket { frame, mtu, granted });
+                                continue;
                             }
                         }
                     }
@@ -120,7 +158,7 @@ impl<L: Lookup> Worker<L> {
                     },
                     Err(verdict) => verdict,
                 };
-                let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
+                let (arena, lanes, wants) = (&mut *arena, &mut *lanes, &mut *wants);
                 let punts = Punts { policer: &mut *policer, further, isolated };
                 let turn =
                     Turn { arena, lanes, stats, adjacencies, wants, ingress, table, punts, now };
@@ -132,6 +170,9 @@ impl<L: Lookup> Worker<L> {
                     | Disposition::Tunnel { .. } => turn.stay_own(frame, kind, hop, verdict),
                 }
             }
+        }
+        if has_sealed && let Some(sealer) = sealer {
+            sealer.release();
         }
         if sent == 0 {
             hook.end_turn(true);
@@ -164,9 +205,9 @@ fn encapsulate(
     adjacencies: &Adjacencies,
     header: &Header,
     most: u16,
-    sealer: Option<&mut dyn PacketHook>,
+    seal: Option<(&mut Option<Box<dyn TunnelSealer>>, u64)>,
 ) -> Encapsulation {
-    let len = if sealer.is_some() { header.len_with(SEAL_LEN) } else { header.len() };
+    let len = if seal.is_some() { header.len_with(SEAL_LEN) } else { header.len() };
     let bytes = arena.bytes(frame);
     let packet = bytes.get(ethernet::LEN..).unwrap_or_default();
     let (inner, link) = if packet.first().is_some_and(|first| first >> 4 == 6) {
@@ -204,12 +245,15 @@ fn encapsulate(
     let kind = if header.is_v6() { ethernet::IPV6 } else { ethernet::IPV4 };
     ether[12..].copy_from_slice(&kind.to_be_bytes());
     // A parsed packet can always be encapsulated, unless the result exceeds 64 KiB.
-    let emitted = match sealer {
+    let emitted = match seal {
         None => header.emit(packet),
-        Some(hook) => match hook.seal(header, packet.get(len..).unwrap_or_default()) {
-            Some(private) => header.emit_with(&private, packet),
-            None => return Encapsulation::Refused(Verdict::NoGrantor),
-        },
+        Some((sealer, now)) => {
+            let inner = packet.get(len..).unwrap_or_default();
+            match sealer.as_mut().and_then(|sealer| sealer.seal(now, header, inner)) {
+                Some(private) => header.emit_with(&private, packet),
+                None => return Encapsulation::Refused(Verdict::NoGrantor),
+            }
+        }
     };
     match emitted {
         Ok(_) => Encapsulation::Done,

@@ -4,20 +4,28 @@
 //!   receive ─► process_ingress ─► parse ─► lookup ─► rewrite ─► port     forwarded packets
 //!               │ dropped, counted
 //!               ▼ queued
-//!             queues ─► dequeue_egress ─► lookup of the tunnel's end ─► encapsulate ─► port
-//!                                     └─► lookup of the destination ──► rewrite ─────► port
+//!             queues ─► dequeue_egress ─► packets, dispositions ─┐  at most a part at a time
+//!                          ▲                                     ▼
+//!                          │       lookup of the tunnel's end ─► encapsulate, seal ─► port
+//!                          │       lookup of the destination ──► rewrite ───────────► port
+//!                          └ the packets of the last part that were too long
 //! ```
 //!
 //! A worker has no flow state. It passes the packets that a port with a hook received to
 //! [`PacketHook::process_ingress`], which leaves in the batch the packets that are routed like any
-//! other. After the batch the worker calls [`PacketHook::dequeue_egress`], looks all of those
-//! packets up together and sends them. Packets in the hook's queues count as held, so that the sum
-//! of the verdicts always equals the packets received.
+//! other, keeps those that wait in its queues, and ends the rest. After the batch the worker calls
+//! [`PacketHook::dequeue_egress`], which returns packets with a [`Disposition`] each; the worker
+//! looks all of them up together and applies the dispositions (`egress.rs`). It calls nothing of
+//! the hook for a single packet. Packets in the hook's queues count as held, so that the sum of the
+//! verdicts always equals the packets received.
 //!
 //! A packet is encapsulated after the lookup, because only then its link's MTU is known. A packet
-//! that is too long for the link is still in its original form, so that its sender gets an ICMP
-//! error. A packet that enters a tunnel is never punted: the host's stack would forward it past the
-//! gate.
+//! that is too long for the link is dropped in its original form, and the next call of
+//! `dequeue_egress` gets it as an [`OversizedPacket`], so that its sender gets an ICMP error. A
+//! packet that enters a tunnel is never punted: the host's stack would forward it past the gate.
+//!
+//! What a tunnel needs beside its packet is a value that the worker owns ([`Tunnels`]): the
+//! addresses of the outer header, and the [`TunnelSealer`] of a gate with keys.
 
 use port::{Arena, Frame};
 use wire::tunnel::{Ends, Header, Ports};
@@ -52,7 +60,41 @@ pub struct IngressBatch<'w> {
     /// This machine's own addresses.
     pub locals: &'w Locals,
     /// The counters for frames that the hook takes out.
-    pub stats: &'w WorkerStats,
+    pub(super) stats: &'w WorkerStats,
+    /// The packets and bytes that the hook has taken out.
+    pub(super) taken: (u64, u64),
+}
+
+impl IngressBatch<'_> {
+    /// Counts a packet of `bytes` bytes that the hook takes out of the batch, to queue or end it.
+    /// The packets that stay in the batch are counted later.
+    #[inline(always)]
+    pub fn take(&mut self, bytes: usize) {
+        self.taken.0 += 1;
+        self.taken.1 += bytes as u64;
+    }
+
+    /// Ends a packet that the hook has taken, now or earlier, with this verdict.
+    #[inline(always)]
+    pub fn end(&mut self, frame: Frame, verdict: Verdict) {
+        self.arena.free(frame);
+        self.stats.ended(verdict, 1);
+    }
+
+    /// Counts a packet that the hook originates.
+    #[inline(always)]
+    pub fn originate(&mut self) {
+        self.stats.originated();
+    }
+
+    /// Counts the packets that the hook has taken.
+    #[inline(always)]
+    pub(super) fn finish(self) {
+        let (packets, bytes) = self.taken;
+        if packets > 0 {
+            self.stats.received(packets, bytes);
+        }
+    }
 }
 
 /// A packet that a hook sends.
@@ -89,9 +131,63 @@ pub enum Disposition {
         /// Send it to the next hop of the tunnel's end without an outer header, if that neighbor
         /// is resolved.
         direct: bool,
-        /// Seal it ([`PacketHook::seal`]).
+        /// Seal it ([`TunnelSealer`]).
         sealed: bool,
     },
+}
+
+/// A packet that was dropped because it is too long for its tunnel.
+#[derive(Debug)]
+pub struct OversizedPacket {
+    /// The frame, without an outer header.
+    pub frame: Frame,
+    /// The length of the longest inner packet that fits.
+    pub mtu: u32,
+    /// Its flow is granted.
+    pub granted: bool,
+}
+
+/// The packets that a hook sends next, and the result of those before.
+#[derive(Debug)]
+pub struct EgressBatch<'w> {
+    /// The arena that owns the frames.
+    pub arena: &'w mut Arena,
+    /// The maximum number of packets that the hook appends; 0 after the last part of a turn.
+    pub room: usize,
+    /// The packets that leave now, empty at first.
+    pub packets: &'w mut Vec<EgressPacket>,
+    /// The packets of the part before that were dropped as too long. The worker frees them.
+    pub oversized: &'w [OversizedPacket],
+    /// The counters for packets that the hook originates.
+    pub(super) stats: &'w WorkerStats,
+}
+
+impl EgressBatch<'_> {
+    /// Counts a packet that the hook originates.
+    #[inline]
+    pub fn originate(&mut self) {
+        self.stats.originated();
+    }
+}
+
+/// Seals tunnel packets: the component of a worker that has the keys.
+pub trait TunnelSealer: Send {
+    /// Returns the private data of a sealed packet with this outer header (`gate::tunnel`), at
+    /// `now` by the hook's clock, or `None` if the packet cannot be sealed: no key, or no sequence
+    /// numbers left.
+    fn seal(&mut self, now: u64, header: &Header, inner: &[u8]) -> Option<Seal>;
+
+    /// Releases the keys after a turn in which packets were sealed.
+    fn release(&mut self);
+}
+
+/// The tunnels that a worker's packets enter.
+#[derive(Default)]
+pub struct Tunnels {
+    /// The parameters of all of them.
+    pub parameters: TunnelParameters,
+    /// The sealer; without one, packets that are to be sealed are dropped.
+    pub sealer: Option<Box<dyn TunnelSealer>>,
 }
 
 /// The parameters that all tunnels of a worker share.
@@ -138,34 +234,18 @@ impl TunnelParameters {
 /// Like the rest of the datapath, a hook neither allocates nor blocks.
 pub trait PacketHook: Send {
     /// Begins a turn: reads the clock and applies the decisions that arrived since the last turn.
-    fn begin_turn(&mut self);
+    /// Returns the time in nanoseconds, by which the turn's packets are sealed.
+    fn begin_turn(&mut self) -> u64;
 
     /// Returns whether the hook processes the packets of this port.
     fn handles_port(&self, ingress: usize) -> bool;
 
-    /// Takes out the frames that are not routed by destination, and counts them.
-    fn process_ingress(&mut self, batch: IngressBatch<'_>);
+    /// Takes out the frames that are not routed by destination, and queues or ends them.
+    fn process_ingress(&mut self, batch: &mut IngressBatch<'_>);
 
-    /// Appends at most `room` packets that leave now.
-    fn dequeue_egress(&mut self, room: usize, egress: &mut Vec<EgressPacket>);
-
-    /// Returns the parameters of the hook's tunnels.
-    fn tunnel_parameters(&self) -> TunnelParameters;
-
-    /// Returns the private data of a sealed packet with this outer header (`gate::tunnel`), or
-    /// `None` if the packet cannot be sealed: no key, or no sequence numbers left.
-    fn seal(&mut self, header: &Header, inner: &[u8]) -> Option<Seal>;
-
-    /// Handles a packet that is too long for its tunnel: queues an ICMP error that reports `mtu`,
-    /// the longest inner packet that fits. `granted` states whether its flow is granted.
-    fn report_too_big(
-        &mut self,
-        arena: &mut Arena,
-        frame: &Frame,
-        mtu: u32,
-        granted: bool,
-        stats: &WorkerStats,
-    );
+    /// Returns the packets that leave now, each with its disposition, and queues answers to the
+    /// packets before that were too long.
+    fn dequeue_egress(&mut self, batch: EgressBatch<'_>);
 
     /// Ends a turn; `idle` if no packet was sent in it.
     fn end_turn(&mut self, idle: bool);
@@ -182,4 +262,12 @@ pub trait PacketHook: Send {
 
     /// Drops all queued packets and releases the hook's state.
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats);
+}
+
+/// A hook, and the tunnels that its packets enter.
+pub struct Hook {
+    /// The hook.
+    pub packets: Box<dyn PacketHook>,
+    /// The tunnels.
+    pub tunnels: Tunnels,
 }

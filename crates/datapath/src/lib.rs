@@ -22,7 +22,7 @@
 //! | `group` | next-hop groups: one hop for several next hops that share its flows |
 //! | `hold` | packets that wait for a neighbor's MAC address |
 //! | `want` | requests to resolve neighbors, from the worker to the control plane |
-//! | `egress` | sends the packets that a hook dequeues |
+//! | `egress` | applies the dispositions of the packets that a hook dequeues |
 //! | `hook` | the packets that a gate or a grantor takes out of a batch and sends |
 //! | `sample` | destinations that are sampled for the auditor |
 //! | `punt` | punts to the host's stack, policed by class |
@@ -61,7 +61,8 @@ pub use flow::{flow_v4, flow_v6};
 pub use group::Group;
 pub use hold::HELD;
 pub use hook::{
-    Disposition, EgressPacket, IngressBatch, PacketHook, SEAL_LEN, Seal, TunnelParameters,
+    Disposition, EgressBatch, EgressPacket, Hook, IngressBatch, OversizedPacket, PacketHook,
+    SEAL_LEN, Seal, TunnelParameters, TunnelSealer, Tunnels,
 };
 pub use ingress::{Ingress, Ingresses, ReversePathFilter};
 pub use locals::Locals;

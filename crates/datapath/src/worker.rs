@@ -39,24 +39,20 @@ use std::time::Duration;
 use fib::Reader;
 use port::{Arena, Frame, Port, PortStats};
 
-use super::batch::{Kind, SIZE};
+use super::batch::{FEW, Kind, MARKING, SIZE};
+use super::egress::{Egress, EgressContext};
 use super::punt::Policer;
 use super::rewrite::restore;
 use super::source::{Arrival, drop_spoofed};
 use super::turn::{Lane, Punts, Turn, rewrite};
 use super::{
-    Adjacencies, Batch, EgressPacket, IngressBatch, Ingresses, Lookup, PacketHook, PuntClass,
-    PuntRates, ReversePathFilter, Verdict, WantSender, parse,
+    Adjacencies, Batch, Hook, IngressBatch, Ingresses, Lookup, PacketHook, PuntClass, PuntRates,
+    ReversePathFilter, Verdict, WantSender, parse,
 };
 use crate::stats::WorkerStats;
 
 /// The approximate interval between calls of [`Worker::tick`].
 pub const TICK: Duration = Duration::from_millis(100);
-
-/// Batches of fewer packets than this always mark the hops that they use. Larger ones, in which the
-/// cost of each packet matters, do so in one of `MARKING` ticks, which is once a second.
-pub(super) const FEW: usize = 32;
-pub(super) const MARKING: u64 = 10;
 
 /// The prefetch distance of the parser, in frames.
 const AHEAD: usize = 8;
@@ -83,7 +79,7 @@ pub struct WorkerSetup<L> {
 #[derive(Default)]
 pub struct Remains {
     /// Its hook, if it had one.
-    pub hook: Option<Box<dyn PacketHook>>,
+    pub hook: Option<Hook>,
     /// The port of the packets that other workers hand over, if there was one.
     pub handed: Option<Box<dyn Port>>,
 }
@@ -97,21 +93,19 @@ impl fmt::Debug for Remains {
 
 /// One core's share of the router.
 pub struct Worker<L> {
-    pub(super) arena: Arena,
-    pub(super) lanes: Vec<Lane>,
-    pub(super) tables: L,
-    pub(super) adjacencies: Reader<Adjacencies>,
-    pub(super) ingresses: Reader<Ingresses>,
-    pub(super) wants: WantSender,
-    pub(super) stats: Arc<WorkerStats>,
-    pub(super) punts: Policer,
+    arena: Arena,
+    lanes: Vec<Lane>,
+    tables: L,
+    adjacencies: Reader<Adjacencies>,
+    ingresses: Reader<Ingresses>,
+    wants: WantSender,
+    stats: Arc<WorkerStats>,
+    punts: Policer,
     frames: Vec<Frame>,
-    pub(super) batch: Box<Batch>,
-    pub(super) hook: Option<Box<dyn PacketHook>>,
-    /// Packets that the hook sends in this turn.
-    pub(super) egress: Vec<EgressPacket>,
+    batch: Box<Batch>,
+    egress: Option<Egress>,
     /// The number of ticks so far.
-    pub(super) now: u64,
+    now: u64,
     /// The number of held packets that the counters report.
     held: usize,
 }
@@ -131,8 +125,7 @@ impl<L: Lookup> Worker<L> {
             punts: Policer::new(PuntRates::LOCAL_ONLY),
             frames: Vec::with_capacity(SIZE),
             batch: Box::new(Batch::new()),
-            hook: None,
-            egress: Vec::new(),
+            egress: None,
             now: 0,
             held: 0,
         }
@@ -164,23 +157,20 @@ impl<L: Lookup> Worker<L> {
 
     /// Adds the hook of a gate or a grantor.
     #[must_use]
-    pub fn with_hook(mut self, hook: Box<dyn PacketHook>) -> Self {
-        self.hook = Some(hook);
-        self.egress = Vec::with_capacity(SIZE);
+    pub fn with_hook(mut self, hook: Hook) -> Self {
+        self.egress = Some(Egress::new(hook));
         self
     }
 
     /// Takes one turn over all ports and returns how many frames were received.
     pub fn poll(&mut self) -> usize {
         let mut received = 0;
-        if let Some(hook) = &mut self.hook {
-            hook.begin_turn();
-        }
+        let hook_time = self.egress.as_mut().map(|egress| egress.hook.packets.begin_turn());
         for from in 0..self.lanes.len() {
             received += self.turn(from);
         }
-        if self.hook.is_some() {
-            received += self.transmit_egress();
+        if let Some(time) = hook_time {
+            received += self.transmit_egress(time);
         }
         if received == 0 {
             self.tables.idle();
@@ -197,12 +187,30 @@ impl<L: Lookup> Worker<L> {
         received
     }
 
+    /// Sends the packets of the hook, in a turn that began at `hook_time`, and returns their number.
+    fn transmit_egress(&mut self, hook_time: u64) -> usize {
+        let Some(egress) = &mut self.egress else { return 0 };
+        egress.transmit(EgressContext {
+            arena: &mut self.arena,
+            lanes: &mut self.lanes,
+            tables: &mut self.tables,
+            adjacencies: &mut self.adjacencies,
+            ingresses: &mut self.ingresses,
+            batch: &mut self.batch,
+            wants: &mut self.wants,
+            stats: &self.stats,
+            policer: &mut self.punts,
+            now: self.now,
+            hook_time,
+        })
+    }
+
     /// Forwards one batch from one port, and before it the held packets of that port.
     fn turn(&mut self, from: usize) -> usize {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
         let policer = &mut self.punts;
-        let hook = self.hook.as_deref_mut();
+        let hook = self.egress.as_mut().map(|egress| &mut *egress.hook.packets);
         let Some(lane) = lanes.get_mut(from) else { return 0 };
         let (ingress, handed) = (lane.ingress, lane.handed);
         let all = lane.port.receive(arena, SIZE, frames);
@@ -219,15 +227,11 @@ impl<L: Lookup> Worker<L> {
                 let arrival = Arrival { port: ingress, mac, terms };
                 drop_spoofed(arena, frames, batch, tables, adjacencies, arrival, stats);
             }
-            hook.process_ingress(IngressBatch {
-                arena,
-                frames,
-                ingress,
-                handed,
-                mac,
-                locals,
-                stats,
-            });
+            let taken = (0, 0);
+            let mut batch =
+                IngressBatch { arena, frames, ingress, handed, mac, locals, stats, taken };
+            hook.process_ingress(&mut batch);
+            batch.finish();
             if frames.is_empty() && lane.hold.len() == 0 {
                 return all;
             }
@@ -369,8 +373,8 @@ impl<L> Worker<L> {
                 self.stats.ended(Verdict::Unresolved, 1);
             }
         }
-        if let Some(hook) = &mut self.hook {
-            hook.close(&mut self.arena, &self.stats);
+        if let Some(egress) = &mut self.egress {
+            egress.hook.packets.close(&mut self.arena, &self.stats);
         }
         self.tell_held();
     }
@@ -378,9 +382,9 @@ impl<L> Worker<L> {
     /// Ends the packets that wait, and returns the parts that continue with another worker: the
     /// hook, and the port by which other workers hand packets over.
     pub fn suspend(mut self) -> Remains {
-        let mut hook = self.hook.take();
+        let mut hook = self.egress.take().map(|egress| egress.hook);
         if let Some(hook) = &mut hook {
-            hook.drop_queued(&mut self.arena, &self.stats);
+            hook.packets.drop_queued(&mut self.arena, &self.stats);
         }
         let handed = self.lanes.iter().position(|lane| lane.handed);
         let handed = handed.map(|at| {
@@ -395,15 +399,19 @@ impl<L> Worker<L> {
         Remains { hook, handed }
     }
 
+    fn hook(&self) -> Option<&dyn PacketHook> {
+        self.egress.as_ref().map(|egress| &*egress.hook.packets)
+    }
+
     /// Returns how many packets wait, for a neighbor's MAC address or in a hook's queues.
     pub fn held(&self) -> usize {
-        let queued = self.hook.as_ref().map_or(0, |hook| hook.queued());
+        let queued = self.hook().map_or(0, |hook| hook.queued());
         queued + self.lanes.iter().map(|lane| lane.hold.len()).sum::<usize>()
     }
 
     /// Returns whether the worker needs another turn soon, even if no packet arrives.
     pub fn is_busy(&self) -> bool {
-        self.held() > 0 || self.hook.as_ref().is_some_and(|hook| hook.has_pending_work())
+        self.held() > 0 || self.hook().is_some_and(|hook| hook.has_pending_work())
     }
 
     #[inline]

@@ -177,7 +177,7 @@ impl GateDaemon {
         let mut make = |worker: usize, interfaces: &[Interface]| -> Option<WorkerHook> {
             let link =
                 interfaces.get(BACK).map_or(1500, |interface| interface.mtu().min(u16::MAX.into()));
-            let hook = Box::new(GateHook::new(HookSetup {
+            let hook = GateHook::install(HookSetup {
                 fixed,
                 workers,
                 from4: from4.unwrap_or(0),
@@ -201,7 +201,7 @@ impl GateDaemon {
                 saved_flows: std::mem::take(&mut known[worker]),
                 save_to: saved.as_ref().map(|saved| (worker as u32, Arc::clone(saved))),
                 clock: Box::new(declined_map::now),
-            }));
+            });
             let behind = |first: &Interface| (first.mac(), first.mtu());
             let (mac, mtu) = interfaces.get(FRONT).map_or(([0; 6], 1500), behind);
             let handed = handed.pop_front().map(|port: HandoverPort| port.with_link(mac, mtu));

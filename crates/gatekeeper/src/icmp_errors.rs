@@ -35,7 +35,7 @@ use wire::{ethernet, ipv4, ipv6};
 
 use datapath::{Disposition, EgressPacket, Key};
 
-/// The maximum number of queued answers; a turn makes at most one for each packet that it sends.
+/// The maximum number of queued answers: as many as a part of the packets that a turn sends.
 const CAPACITY: usize = 64;
 /// The bytes that an answer takes from a bucket; all answers cost the same.
 const PRICE: u32 = 1000;

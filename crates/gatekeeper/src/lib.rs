@@ -20,7 +20,6 @@
 //! | [`config`] | the configuration, one TOML file |
 //! | `hook` | a worker's gate and link, as a packet hook |
 //! | `steering` | the handover of packets to the worker that owns the flow, without support of the card |
-//! | `queued_frames` | the frames in the link's queues |
 //! | `icmp_errors` | ICMP errors for packets that are too long |
 //! | `syn_cookies` | SYN cookies on the wire |
 //! | `recent_drops` | the verdicts of recently dropped packets, by flow |
@@ -58,7 +57,6 @@ mod metrics;
 mod metrics_help;
 pub mod preflight;
 mod program_store;
-mod queued_frames;
 mod recent_drops;
 mod rings;
 mod role;

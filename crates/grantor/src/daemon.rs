@@ -72,7 +72,7 @@ impl GrantorDaemon {
             sealed: fixed.sealed,
         };
         let mut make = |_: usize, _: &[Interface]| -> Option<WorkerHook> {
-            let hook = Box::new(GrantorHook::new(tunnels.clone(), rings.remove(0)));
+            let hook = GrantorHook::install(tunnels.clone(), rings.remove(0));
             Some(WorkerHook { hook, handed: None })
         };
         let hooks = HookFactory { frames: SLOTS as u32, make: &mut make };

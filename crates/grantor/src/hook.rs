@@ -25,15 +25,15 @@ use gate::limit::bucket::Bucket;
 use gate::limit::request_queue::{Request, RequestQueue};
 use gate::policy::Address;
 use gate::priority::HIGHEST_DSCP;
-use gate::tunnel::{GateKeys, PrivateData, TunnelError, TunnelVerifier};
+use gate::tunnel::{GateKeys, TunnelError, TunnelVerifier};
 use port::{Arena, Frame};
 use rtrb::{Consumer, Producer};
-use wire::tunnel::Header;
 use wire::{BadHeader, ethernet, ipv4, ipv6, udp};
 
 use datapath::stats::WorkerStats;
 use datapath::{
-    Disposition, EgressPacket, IngressBatch, Key, PacketHook, SIZE, TunnelParameters, Verdict,
+    Disposition, EgressBatch, EgressPacket, Hook, IngressBatch, Key, PacketHook, SIZE, Tunnels,
+    Verdict,
 };
 
 /// The maximum number of queued requests of a worker.
@@ -127,7 +127,12 @@ enum Decapsulation {
 }
 
 impl GrantorHook {
-    pub(super) fn new(tunnels: TunnelEndpoints, rings: HookRings) -> Self {
+    /// Makes a hook without tunnels: none begins at a grantor.
+    pub(super) fn install(tunnels: TunnelEndpoints, rings: HookRings) -> Hook {
+        Hook { packets: Box::new(Self::new(tunnels, rings)), tunnels: Tunnels::default() }
+    }
+
+    fn new(tunnels: TunnelEndpoints, rings: HookRings) -> Self {
         let HookRings { requests, answers, keys } = rings;
         let blank = RequestPacket {
             number: 0,
@@ -282,47 +287,9 @@ impl GrantorHook {
             let _ = self.requests.push(self.copies[number as usize].clone());
         }
     }
-}
 
-impl PacketHook for GrantorHook {
-    fn begin_turn(&mut self) {
-        self.now = self.start.elapsed().as_nanos() as u64;
-        self.send_requests();
-    }
-
-    fn handles_port(&self, _ingress: usize) -> bool {
-        true
-    }
-
-    fn process_ingress(&mut self, batch: IngressBatch<'_>) {
-        let IngressBatch { arena, frames, stats, ingress, .. } = batch;
-        std::mem::swap(frames, &mut self.incoming);
-        let mut incoming = std::mem::take(&mut self.incoming);
-        let (mut packets, mut bytes) = (0, 0);
-        for frame in incoming.drain(..) {
-            let len = frame.len() as u64;
-            match self.decapsulate(arena, frame, ingress) {
-                Decapsulation::Routed(frame) => {
-                    frames.push(frame);
-                    continue;
-                }
-                Decapsulation::Queued => {}
-                Decapsulation::Dropped(frame, verdict) => {
-                    arena.free(frame);
-                    stats.ended(verdict, 1);
-                }
-            }
-            packets += 1;
-            bytes += len;
-        }
-        self.incoming = incoming;
-        self.send_requests();
-        if packets > 0 {
-            stats.received(packets, bytes);
-        }
-    }
-
-    fn dequeue_egress(&mut self, room: usize, egress: &mut Vec<EgressPacket>) {
+    /// Appends at most `room` packets that the policy has answered.
+    fn dequeue(&mut self, room: usize, egress: &mut Vec<EgressPacket>) {
         for _ in 0..room {
             let Ok(PolicyAnswer { number, deliver }) = self.answers.pop() else { return };
             let Some((frame, key)) = self.take(number) else { return };
@@ -331,17 +298,42 @@ impl PacketHook for GrantorHook {
             egress.push(EgressPacket { frame, key, disposition });
         }
     }
+}
 
-    /// No tunnel begins here.
-    fn tunnel_parameters(&self) -> TunnelParameters {
-        TunnelParameters::default()
+impl PacketHook for GrantorHook {
+    fn begin_turn(&mut self) -> u64 {
+        self.now = self.start.elapsed().as_nanos() as u64;
+        self.send_requests();
+        self.now
     }
 
-    fn seal(&mut self, _: &Header, _: &[u8]) -> Option<PrivateData> {
-        None
+    fn handles_port(&self, _ingress: usize) -> bool {
+        true
     }
 
-    fn report_too_big(&mut self, _: &mut Arena, _: &Frame, _: u32, _: bool, _: &WorkerStats) {}
+    fn process_ingress(&mut self, batch: &mut IngressBatch<'_>) {
+        std::mem::swap(batch.frames, &mut self.incoming);
+        let mut incoming = std::mem::take(&mut self.incoming);
+        for frame in incoming.drain(..) {
+            let len = frame.len();
+            match self.decapsulate(batch.arena, frame, batch.ingress) {
+                Decapsulation::Routed(frame) => {
+                    batch.frames.push(frame);
+                    continue;
+                }
+                Decapsulation::Queued => {}
+                Decapsulation::Dropped(frame, verdict) => batch.end(frame, verdict),
+            }
+            batch.take(len);
+        }
+        self.incoming = incoming;
+        self.send_requests();
+    }
+
+    /// None of its packets enters a tunnel, so that none comes back as too long.
+    fn dequeue_egress(&mut self, batch: EgressBatch<'_>) {
+        self.dequeue(batch.room, batch.packets);
+    }
 
     fn end_turn(&mut self, idle: bool) {
         if idle {
@@ -456,7 +448,7 @@ mod tests {
         assert_eq!(order[RING..RING + 3], [10_002, 10_001, sent_at_once]);
         // Each request is answered once, and all numbers are free again.
         let mut egress = Vec::new();
-        PacketHook::dequeue_egress(&mut hook, 2 * SLOTS, &mut egress);
+        hook.dequeue(2 * SLOTS, &mut egress);
         assert_eq!((egress.len(), PacketHook::queued(&hook)), (SLOTS, 0));
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   received ─► flow, hash ─┬─ own flow ──────► │ packets │ frames │   a part of PART, by index
 //!      │                    └─ another worker's ─► its ring, with the hash   ▼
-//!      └ no flow ─► stays in the batch                 the gate ─► verdicts ─► enqueue
+//!      └ no flow ─► stays in the batch                 the gate ─► verdicts ─► queue.rs
 //! ```
 //!
 //! Each packet is parsed and hashed once, by the worker whose port received it. A packet that another
@@ -24,7 +24,7 @@ use port::Frame;
 use wire::{ethernet, ipv4, ipv6, mss};
 
 use super::GateHook;
-use super::enqueue::Placement;
+use super::queue::Placement;
 use crate::recent_drops::RecentDrops;
 use crate::rings::WorkerRings;
 use crate::sampler::Sampler;
@@ -37,59 +37,35 @@ pub(super) const PART: usize = 2 * GROUP;
 /// The prefetch distance before the parser, in frames.
 const AHEAD: usize = 8;
 
-/// Packets and bytes that the hook takes out of the batch.
-#[derive(Default)]
-struct Taken {
-    packets: u64,
-    bytes: u64,
-}
-
-impl Taken {
-    #[inline(always)]
-    fn add(&mut self, bytes: usize) {
-        self.packets += 1;
-        self.bytes += bytes as u64;
-    }
-}
-
 impl GateHook {
     /// Processes the packets of the front interface.
-    pub(super) fn process_front(&mut self, mut batch: IngressBatch<'_>) {
+    pub(super) fn process_front(&mut self, batch: &mut IngressBatch<'_>) {
         std::mem::swap(batch.frames, &mut self.incoming);
         let mut incoming = std::mem::take(&mut self.incoming);
-        let mut taken = Taken::default();
         let mut frames = incoming.drain(..);
         while frames.len() > 0 {
-            self.read_part(&mut frames, &mut batch, &mut taken);
-            self.process_part(&mut batch, &mut taken);
+            self.read_part(&mut frames, batch);
+            self.process_part(batch);
         }
         drop(frames);
         self.incoming = incoming;
-        if taken.packets > 0 {
-            batch.stats.received(taken.packets, taken.bytes);
-        }
     }
 
     /// Parses and hashes frames until a part is full, and hands over those of other workers' flows.
-    fn read_part(
-        &mut self,
-        frames: &mut Drain<'_, Frame>,
-        batch: &mut IngressBatch<'_>,
-        taken: &mut Taken,
-    ) {
+    fn read_part(&mut self, frames: &mut Drain<'_, Frame>, batch: &mut IngressBatch<'_>) {
         let Self {
             gate, key, steering, packets, tunnels, recent_drops, now, sampler, rings, ..
         } = self;
         let part = &mut self.frames;
-        let &mut IngressBatch { ref mut arena, handed, mac, locals, stats, .. } = batch;
+        let &mut IngressBatch { handed, mac, locals, .. } = batch;
         packets.clear();
         while part.len() < PART
             && let Some(frame) = frames.next()
         {
             if let Some(ahead) = frames.as_slice().get(AHEAD) {
-                arena.prefetch(ahead);
+                batch.arena.prefetch(ahead);
             }
-            let bytes = arena.bytes(&frame);
+            let bytes = batch.arena.bytes(&frame);
             let flow = if handed { flow_of_parsed(bytes) } else { flow(bytes, mac, locals) };
             let Some(flow) = flow else {
                 batch.frames.push(frame);
@@ -99,20 +75,20 @@ impl GateHook {
             if !handed && is_own(&flow, tunnels, locals) {
                 let packet = Packet { flow, hash, bytes: bytes.len() as u32 };
                 let verdict = drop_own(gate, sampler, rings, recent_drops, packet, *now);
-                taken.add(bytes.len());
-                stats.ended(verdict, 1);
-                arena.free(frame);
+                batch.take(frame.len());
+                batch.end(frame, verdict);
                 continue;
             }
             if let Some(steering) = steering
                 && !handed
                 && let Some(accepted) = steering.hand_over(hash, bytes)
             {
-                if !accepted {
-                    taken.add(bytes.len());
-                    stats.ended(Verdict::HandoverFull, 1);
+                if accepted {
+                    batch.arena.free(frame);
+                } else {
+                    batch.take(frame.len());
+                    batch.end(frame, Verdict::HandoverFull);
                 }
-                arena.free(frame);
                 continue;
             }
             gate.fetch(hash);
@@ -125,7 +101,7 @@ impl GateHook {
     }
 
     /// Has the gate decide about the part, and queues or drops its packets.
-    fn process_part(&mut self, batch: &mut IngressBatch<'_>, taken: &mut Taken) {
+    fn process_part(&mut self, batch: &mut IngressBatch<'_>) {
         let (packets, frames) = (&self.packets[..], &self.frames[..]);
         let verdicts = &mut self.verdicts[..packets.len()];
         let arena = &*batch.arena;
@@ -142,7 +118,7 @@ impl GateHook {
             if let &GateVerdict::Ask { cookie } = verdict {
                 let IngressBatch { arena, mac, locals, .. } = batch;
                 if self.syn_cookies.answer(arena, &frame, cookie, *mac, locals) {
-                    batch.stats.originated();
+                    batch.originate();
                 }
             }
             match self.enqueue(frame, packet, verdict) {
@@ -153,11 +129,10 @@ impl GateHook {
                 Placement::Queued => {}
                 Placement::Dropped(frame, hash, verdict) => {
                     self.recent_drops.record(hash, verdict, self.now);
-                    batch.arena.free(frame);
-                    batch.stats.ended(verdict, 1);
+                    batch.end(frame, verdict);
                 }
             }
-            taken.add(len);
+            batch.take(len);
         }
         (self.packets, self.frames, self.verdicts) = (packets, frames, verdicts);
     }

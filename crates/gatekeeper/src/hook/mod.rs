@@ -5,7 +5,8 @@
 //!               request, granted, back ─► QueuedFrames, by number ─► Link
 //!               front, no flow ─────────► stays in the batch
 //!               the rest ───────────────► dropped, counted
-//!   egress    ICMP errors first, then SYN cookies and the Link's packets in turn
+//!   egress    ICMP errors first, then SYN cookies and the Link's packets in turn, each with a
+//!             disposition, which the worker applies
 //! ```
 //!
 //! The clock is read once a turn. The worker's link is its share of the configured bandwidth. A packet
@@ -24,14 +25,12 @@
 //! | `decisions` | decisions, at the beginning of a turn |
 //! | `queries` | queries about flows, at the beginning of a turn |
 //! | `ingress` | received packets: parsed, hashed, given to the gate |
-//! | `enqueue` | each packet's place after its verdict |
-//! | `egress` | the packets that leave next |
+//! | `queue` | each packet's place after its verdict, and the packets that leave next |
 
 mod decisions;
-mod egress;
-mod enqueue;
 mod ingress;
 mod queries;
+mod queue;
 mod setup;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,7 +46,6 @@ use wire::tunnel::Header;
 use super::config::{BACK, FRONT};
 use super::counter_snapshot::{CounterSnapshot, CounterSources};
 use super::icmp_errors::IcmpErrorResponder;
-use super::queued_frames::QueuedFrames;
 use super::recent_drops::RecentDrops;
 use super::rings::WorkerRings;
 use super::sampler::Sampler;
@@ -55,9 +53,12 @@ use super::saved_flows;
 use super::steering::SoftwareSteering;
 use super::syn_cookies::SynCookieResponder;
 use datapath::stats::WorkerStats;
-use datapath::{EgressPacket, IngressBatch, PacketHook, TunnelParameters, Verdict};
+use datapath::{
+    EgressBatch, IngressBatch, OversizedPacket, PacketHook, TunnelParameters, TunnelSealer, Verdict,
+};
 
 use queries::FlowList;
+use queue::QueuedFrames;
 pub use setup::HookSetup;
 pub(super) use setup::queue_slots;
 
@@ -75,12 +76,10 @@ pub struct GateHook {
     /// Slots for all packets but requests.
     other_slots: usize,
     tunnels: TunnelParameters,
-    /// The keys of sealed tunnels by their ends.
+    /// The keys of sealed tunnels by their ends: they state which packets are sealed.
     keys: Reader<TunnelKeys>,
     /// A tunnel is sealed, as of the beginning of the turn.
     is_sealing: bool,
-    /// The numbers of this worker's sealed packets.
-    stream: Stream,
     /// The MSS limit for IPv4, if TCP is clamped; 20 bytes less for IPv6.
     clamp: Option<u16>,
     steering: Option<SoftwareSteering>,
@@ -110,49 +109,33 @@ pub struct GateHook {
 }
 
 impl PacketHook for GateHook {
-    fn begin_turn(&mut self) {
+    fn begin_turn(&mut self) -> u64 {
         self.now = (self.clock)();
         self.is_sealing = !self.keys.current().is_empty();
         self.apply_decisions();
         self.gate.run_maintenance(self.now, MAINTENANCE);
         self.answer_queries();
+        self.now
     }
 
     fn handles_port(&self, ingress: usize) -> bool {
         ingress == FRONT || ingress == BACK && self.clamp.is_some()
     }
 
-    fn process_ingress(&mut self, mut batch: IngressBatch<'_>) {
+    fn process_ingress(&mut self, batch: &mut IngressBatch<'_>) {
         match batch.ingress {
             FRONT => self.process_front(batch),
-            _ => self.clamp_mss(&mut batch),
+            _ => self.clamp_mss(batch),
         }
     }
 
-    fn dequeue_egress(&mut self, room: usize, egress: &mut Vec<EgressPacket>) {
-        self.dequeue(room, egress);
-    }
-
-    fn tunnel_parameters(&self) -> TunnelParameters {
-        self.tunnels
-    }
-
-    fn seal(&mut self, header: &Header, inner: &[u8]) -> Option<PrivateData> {
-        let key = self.keys.current().of(header)?;
-        self.stream.seal(key, header, self.now, inner)
-    }
-
-    fn report_too_big(
-        &mut self,
-        arena: &mut Arena,
-        frame: &Frame,
-        mtu: u32,
-        granted: bool,
-        stats: &WorkerStats,
-    ) {
-        if self.icmp_errors.report_too_big(arena, frame, mtu, granted, self.now) {
-            stats.originated();
+    fn dequeue_egress(&mut self, mut batch: EgressBatch<'_>) {
+        for &OversizedPacket { ref frame, mtu, granted } in batch.oversized {
+            if self.icmp_errors.report_too_big(batch.arena, frame, mtu, granted, self.now) {
+                batch.originate();
+            }
         }
+        self.dequeue(batch.room, batch.packets);
     }
 
     fn end_turn(&mut self, idle: bool) {
@@ -204,5 +187,23 @@ impl PacketHook for GateHook {
                 saved_flows::append(&mut saved, worker, &entry.flow(), entry.record());
             }
         }
+    }
+}
+
+/// Seals the packets that a worker sends by tunnels.
+struct GateSealer {
+    keys: Reader<TunnelKeys>,
+    /// The numbers of this worker's sealed packets.
+    stream: Stream,
+}
+
+impl TunnelSealer for GateSealer {
+    fn seal(&mut self, now: u64, header: &Header, inner: &[u8]) -> Option<PrivateData> {
+        let key = self.keys.current().of(header)?;
+        self.stream.seal(key, header, now, inner)
+    }
+
+    fn release(&mut self) {
+        self.keys.idle();
     }
 }

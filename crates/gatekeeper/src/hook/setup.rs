@@ -17,19 +17,19 @@ use gate::program::Programs;
 use gate::tunnel::{Stream, TunnelKeys};
 use wire::tunnel::GUE;
 
-use super::GateHook;
 use super::ingress::PART;
+use super::queue::QueuedFrames;
+use super::{GateHook, GateSealer};
 use crate::config::Fixed;
 use crate::counter_snapshot::CounterSnapshot;
 use crate::icmp_errors::IcmpErrorResponder;
-use crate::queued_frames::QueuedFrames;
 use crate::recent_drops::RecentDrops;
 use crate::rings::WorkerRings;
 use crate::sampler::Sampler;
 use crate::saved_flows::SavedFlow;
 use crate::steering::SoftwareSteering;
 use crate::syn_cookies::SynCookieResponder;
-use datapath::{SIZE, TunnelParameters};
+use datapath::{Hook, SIZE, TunnelParameters, Tunnels};
 
 /// Queue slots for packets that pass without a grantor.
 const OPERATIONAL: usize = 256;
@@ -89,8 +89,8 @@ pub(crate) fn queue_slots(fixed: &Fixed) -> usize {
 }
 
 impl GateHook {
-    /// Makes a hook, with all the memory that it uses.
-    pub fn new(setup: HookSetup<'_>) -> Self {
+    /// Makes a hook and its tunnels, with all the memory that they use.
+    pub fn install(setup: HookSetup<'_>) -> Hook {
         let HookSetup { fixed, mut clock, .. } = setup;
         let now = clock();
         let workers = setup.workers.max(1) as u64;
@@ -110,6 +110,15 @@ impl GateHook {
         let icmp_rate = fixed.icmp_rate.div_ceil(workers as u32);
         // IP and TCP without options: 40 bytes of IPv4.
         let clamp = fixed.clamp_mss.then(|| setup.mtu.saturating_sub(setup.overhead + 40));
+        let tunnels = TunnelParameters {
+            from4: setup.from4,
+            from6: setup.from6,
+            udp: fixed.udp,
+            sealed: fixed.udp.unwrap_or(GUE),
+            secret: setup.seed.rotate_left(17) ^ 0x9e37_79b9_7f4a_7c15,
+            mtu: fixed.mtu,
+        };
+        let sealer = GateSealer { keys: setup.keys.clone(), stream: Stream::new(setup.stream) };
         let mut gate = Gate::new(fixed.entries, setup.policy, now);
         gate.set_encapsulation(fixed.encapsulation_len() as u32);
         gate.set_programs(setup.programs);
@@ -132,7 +141,7 @@ impl GateHook {
                 gate.restore(now, &flow, hash, record);
             }
         }
-        Self {
+        let hook = Self {
             clock,
             now,
             key: setup.key,
@@ -140,17 +149,9 @@ impl GateHook {
             link: Link::new(&link, now),
             queued: QueuedFrames::new(queue_slots(fixed)),
             other_slots: fixed.granted + OPERATIONAL,
-            tunnels: TunnelParameters {
-                from4: setup.from4,
-                from6: setup.from6,
-                udp: fixed.udp,
-                sealed: fixed.udp.unwrap_or(GUE),
-                secret: setup.seed.rotate_left(17) ^ 0x9e37_79b9_7f4a_7c15,
-                mtu: fixed.mtu,
-            },
+            tunnels,
             keys: setup.keys,
             is_sealing: false,
-            stream: Stream::new(setup.stream),
             clamp,
             steering: setup.steering,
             icmp_errors: IcmpErrorResponder::new(setup.front4, setup.front6, icmp_rate, now),
@@ -170,6 +171,8 @@ impl GateHook {
             packets: Vec::with_capacity(PART),
             frames: Vec::with_capacity(PART),
             verdicts: vec![GateVerdict::NoRoute; PART],
-        }
+        };
+        let tunnels = Tunnels { parameters: tunnels, sealer: Some(Box::new(sealer)) };
+        Hook { packets: Box::new(hook), tunnels }
     }
 }

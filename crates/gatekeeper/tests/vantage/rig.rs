@@ -174,7 +174,7 @@ impl Rig {
         let clock = Arc::new(AtomicU64::new(5_000 * MS));
         let time = Arc::clone(&clock);
         let counters = Arc::new(CounterSnapshot::default());
-        let hook = GateHook::new(HookSetup {
+        let hook = GateHook::install(HookSetup {
             fixed: &config.fixed,
             workers: 1,
             from4: BACK4,
@@ -206,7 +206,7 @@ impl Rig {
             wants: wants().0,
             stats: Arc::new(WorkerStats::new()),
         })
-        .with_hook(Box::new(hook))
+        .with_hook(hook)
         .with_punts(PuntRates::GATE);
         if let Some(handed) = handed {
             worker = worker.with_handed(Box::new(handed.with_link(mac(0), 1500)), 0);
