@@ -35,13 +35,13 @@ arrive() {
 }
 lladdr() { show -j route "$1" | json 'print(d[0].get("mac"))'; }
 
-# A check sees what a start would see: first what is sound, then what is not, each named.
+# A check sees what a start would see: first the valid, then the invalid, each named.
 check() { within router "$program" run -c "$1" --check "${@:2}"; }
 cannot_start() { # TEXT CHANGE: of the configuration, by sed
     sed "$2" "$work/router.toml" >"$work/wrong.toml"
     refuse 1 "$1" check "$work/wrong.toml"
     refuse 1 "" within router timeout 20 "$program" run -c "$work/wrong.toml"
-    check "$work/wrong.toml" --offline >"$work/offline.log" || fail "$1: the file alone is sound"
+    check "$work/wrong.toml" --offline >"$work/offline.log" || fail "$1: the file alone is valid"
 }
 check "$work/router.toml" 2>"$work/check.log" | grep -q '^valid: ports r0, r1, r2' || fail "--check"
 ! grep -q warning "$work/check.log" || fail "warnings: $(cat "$work/check.log")"
@@ -53,7 +53,7 @@ cannot_start 'cannot listen for metrics at 192.0.2.200:9273' '$a [metrics]\nlist
 within router ip link add d0 type veth peer name d1
 sed 's/"r2"/"d0"/; $a [image]\npath = "/no/such/folder/image"' "$work/router.toml" >"$work/warned.toml"
 check "$work/warned.toml" -j >"$work/check.json" || fail "warnings are no errors"
-json 'assert d["sound"] and not d["errors"], d
+json 'assert d["valid"] and not d["errors"], d
 down, folder = sorted(d["warnings"])
 assert down.startswith("d0 is down") and folder.startswith("image.path: the folder /no/such/folder does not exist"), d' \
     <"$work/check.json"
