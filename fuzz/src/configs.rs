@@ -34,7 +34,7 @@ pub fn configs(input: &[u8], tally: &mut Tally) {
             let names: BTreeSet<_> = config.interfaces.iter().map(|port| &port.name).collect();
             assert_eq!(names.len(), config.interfaces.len(), "a duplicate interface");
             assert!(!names.is_empty() && names.iter().all(|name| name.len() < 16));
-            assert!(!config.cores.is_empty());
+            assert!(!config.daemon.cores.is_empty());
         }
         Err(error) => refused(&error, text, tally),
     }

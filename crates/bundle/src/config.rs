@@ -24,7 +24,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::key::PublicKey;
-use config::TimeSpan;
+use config::{Checker, TimeSpan};
 
 const POLL_SECONDS: u64 = 60;
 const CANARY_SECONDS: u64 = 3600;
@@ -86,10 +86,10 @@ pub enum BundleSource {
     },
 }
 
-/// The section as it is parsed.
+/// The section as it is written in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Text {
+pub struct DistributionSection {
     source: Spanned<String>,
     public_keys: Spanned<Vec<Spanned<String>>>,
     store_dir: Spanned<PathBuf>,
@@ -102,9 +102,6 @@ pub struct Text {
     min_granted_ratio: Option<Spanned<f64>>,
     max_lost_grantors: Option<u64>,
 }
-
-/// A callback for a problem: its byte offset in the text, the key, and the message.
-pub type ReportProblem<'a> = &'a mut dyn FnMut(usize, &'static str, String);
 
 /// Parses an HTTP URL without its scheme.
 fn parse_http(url: &str) -> Option<BundleSource> {
@@ -123,7 +120,7 @@ fn parse_http(url: &str) -> Option<BundleSource> {
 
 impl DistributionConfig {
     /// Checks a parsed section, and reports its problems. A relative source is relative to `beside`.
-    pub fn check(text: Text, beside: &Path, problem: ReportProblem<'_>) -> Self {
+    pub fn check(text: DistributionSection, beside: &Path, c: &mut Checker<'_>) -> Self {
         let stated = text.source.get_ref();
         let source = match stated.split_once("://") {
             None if !stated.is_empty() => BundleSource::Path(beside.join(stated)),
@@ -135,7 +132,7 @@ impl DistributionConfig {
                     "{stated:?} is neither a path nor http://HOST[:PORT]/PATH (https is not \
                      supported: bundles are signed, so use http, rsync or a proxy)"
                 );
-                problem(text.source.span().start, "distribution.source", what);
+                c.problem(&text.source, "distribution.source", what);
                 BundleSource::Path(PathBuf::new())
             }
         };
@@ -146,32 +143,23 @@ impl DistributionConfig {
                 None => {
                     let what = "not the 64 hexadecimal digits of an Ed25519 key, as `fingerpost \
                                 bundle keygen` prints them";
-                    problem(key.span().start, "distribution.public_keys", what.to_owned());
+                    c.problem(key, "distribution.public_keys", what);
                 }
             }
         }
         if text.public_keys.get_ref().is_empty() {
-            let what = "no key: the member could accept no bundle".to_owned();
-            problem(text.public_keys.span().start, "distribution.public_keys", what);
+            let what = "no key: the member could accept no bundle";
+            c.problem(&text.public_keys, "distribution.public_keys", what);
         }
-        if !text.store_dir.get_ref().is_absolute() {
-            let what = format!(
-                "{:?} must be an absolute path",
-                text.store_dir.get_ref().display().to_string()
-            );
-            problem(text.store_dir.span().start, "distribution.store_dir", what);
-        }
-        let at = text.name.as_ref().map_or(0, |name| name.span().start);
+        c.absolute_path(&text.store_dir, "distribution.store_dir");
+        let line = text.name.as_ref().map_or(1, |name| c.line(name));
         let name = text.name.map_or_else(host_name, Spanned::into_inner);
         if name.is_empty() || name.len() > 255 {
-            let what = "must have 1 to 255 bytes: set a name".to_owned();
-            problem(at, "distribution.name", what);
+            c.problem_at_line(line, "distribution.name", "must have 1 to 255 bytes: set a name");
         }
         let mut within = |stated, key, default, least, most| {
             let range = TimeSpan::seconds(least)..=TimeSpan::seconds(most);
-            TimeSpan::within(stated, TimeSpan::seconds(default), range, &mut |at, what| {
-                problem(at, key, what);
-            })
+            TimeSpan::within(c, stated, key, TimeSpan::seconds(default), range)
         };
         let poll = within(text.poll_interval, "distribution.poll_interval", POLL_SECONDS, 1, DAY);
         let canary = within(
@@ -195,14 +183,14 @@ impl DistributionConfig {
             failures.as_ref().filter(|rate| !(0.0..1e9).contains(rate.get_ref()))
         {
             let what = format!("{} is not a number from 0 to below 1000000000", failures.get_ref());
-            problem(failures.span().start, "distribution.max_failure_rate", what);
+            c.problem(failures, "distribution.max_failure_rate", what);
         }
         let granted = text.min_granted_ratio;
         if let Some(granted) =
             granted.as_ref().filter(|ratio| !(0.0..=1.0).contains(ratio.get_ref()))
         {
             let what = format!("{} is not a number from 0 to 1", granted.get_ref());
-            problem(granted.span().start, "distribution.min_granted_ratio", what);
+            c.problem(granted, "distribution.min_granted_ratio", what);
         }
         Self {
             source,
@@ -229,13 +217,19 @@ fn host_name() -> String {
 
 #[cfg(test)]
 mod tests {
+    use config::ConfigError;
+
     use super::*;
 
     fn read(text: &str) -> (DistributionConfig, Vec<&'static str>) {
-        let mut wrong = Vec::new();
-        let text = toml::from_str(text).unwrap();
-        let config =
-            DistributionConfig::check(text, Path::new("/etc/x"), &mut |_, key, _| wrong.push(key));
+        let mut c = Checker::new(text);
+        let section = toml::from_str(text).unwrap();
+        let config = DistributionConfig::check(section, Path::new("/etc/x"), &mut c);
+        let wrong = match c.finish(Path::new("gate.toml")) {
+            Err(ConfigError::Sense { problems, .. }) => problems,
+            _ => Vec::new(),
+        };
+        let wrong = wrong.iter().map(|problem| problem.key).collect();
         (config, wrong)
     }
 

@@ -103,7 +103,8 @@ mod tests {
         let key = SecretKey::from_seed([4; 32]);
         let text = format!("source = 'x'\npublic_keys = ['{}']\nstore_dir = '/x'\n", key.public());
         let raw = toml::from_str(&text).unwrap();
-        let config = DistributionConfig::check(raw, "/".as_ref(), &mut |_, _, _| {});
+        let config =
+            DistributionConfig::check(raw, "/".as_ref(), &mut ::config::Checker::new(&text));
         let config = DistributionConfig { store_dir: folder.clone(), ..config };
         assert!(read_bundle_in_force(&config).unwrap().is_none());
         let load = |bundle: &Arc<Bundle>| match bundle.file("bad") {

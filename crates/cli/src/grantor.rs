@@ -102,7 +102,7 @@ fn run_grantor(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::local(&args.daemon.config)?;
     let names: Vec<_> = config.fixed.interfaces.iter().map(String::as_str).collect();
     let awaited = args.wait_for_interfaces.then_some(&names[..]);
-    let Some(signals) = service::prepare(config.fixed.log, awaited)? else {
+    let Some(signals) = service::prepare(config.fixed.daemon.log, awaited)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let mut grantor =

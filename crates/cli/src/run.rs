@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return check::report(&format!("ports {}", names.join(", ")), &findings, args.daemon.json);
     }
     let awaited = args.wait_for_interfaces.then_some(&names[..]);
-    let Some(signals) = service::prepare(config.log, awaited)? else {
+    let Some(signals) = service::prepare(config.daemon.log, awaited)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let start = Instant::now();
@@ -101,8 +101,12 @@ fn log_start(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
     for table in tables.context("the control thread does not answer")? {
         log::info!("{table}");
     }
-    let socket =
-        daemon.config().control.as_ref().map(|path| format!(", control socket {}", path.display()));
+    let socket = daemon
+        .config()
+        .daemon
+        .control
+        .as_ref()
+        .map(|path| format!(", control socket {}", path.display()));
     log::info!(
         "following the kernel after {:.2} s{}; Ctrl-C stops",
         took.as_secs_f64(),

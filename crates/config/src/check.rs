@@ -1,31 +1,33 @@
-//! The check of the file: it resolves names, parses values and collects every problem.
-//!
-//! The check continues after a problem, so that the report has all problems of the file. A value
-//! that cannot be parsed is replaced by one that raises no further problem; it is never used,
-//! because a file with a problem results in no [`Config`].
+//! The check of a router's file: it resolves names, parses values and collects every problem
+//! (`checker.rs`). A file with a problem results in no [`Config`].
 
 use std::net::IpAddr;
 use std::path::Path;
 
 use fib::{Addr, Choice, Prefix};
-use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
 use super::checker::Checker;
 use super::{
-    CONTROL, Config, ConfigError, ImageFile, Interface, Level, Metrics, NextHop, Problem,
-    RouteFile, Target, TimeSpan, Via, feeds, place, stall, text,
+    Config, ConfigError, DaemonSections, ImageFile, Interface, NextHop, RouteFile, Target,
+    TimeSpan, Via, feeds, text,
 };
-use datapath::{Adjacency, PuntRates, ReversePathFilter};
+use datapath::{Adjacency, PuntRates};
 
 /// The reserved next hop that drops packets.
 const BLACKHOLE: &str = "blackhole";
 
 pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config, ConfigError> {
     let mut c = Checker::new(text);
-    let stall = stall(file.workers.stall_timeout);
-    let cores = cores(&mut c, file.workers);
-    let interfaces = interfaces(&mut c, file.interface, cores.len());
+    let sections = DaemonSections {
+        workers: file.workers,
+        control: file.control,
+        metrics: file.metrics,
+        log: file.log,
+        punt: file.punt,
+    };
+    let daemon = sections.check(&mut c, PuntRates::ROUTER);
+    let interfaces = interfaces(&mut c, file.interface, daemon.cores.len());
     let next_hops = next_hops(&mut c, file.nexthop, &interfaces);
     let files = files(&mut c, file.routes, &next_hops, path);
     let mut routes_v4 = Vec::new();
@@ -39,24 +41,10 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         }
     }
     let fpm = feeds::check(&mut c, file.feed);
-    let metrics = Metrics::check(file.metrics, &mut |at, key, what| {
-        c.problems.push(Problem { line: place(text, at).0, key, what });
-    });
-    let log = Level::check(file.log, &mut |at, key, what| {
-        c.problems.push(Problem { line: place(text, at).0, key, what });
-    });
-    let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
-    let control = (!socket.as_os_str().is_empty()).then_some(socket);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
     let engine_v6 = engine(&mut c, file.fib.engine_v6, "fib.engine_v6", Choice::parse::<u128>);
     let image = file.image.map(|text::Image { path, interval }| {
-        if !path.get_ref().is_absolute() {
-            c.problem(
-                &path,
-                "image.path",
-                format!("{:?} must be an absolute path", path.get_ref()),
-            );
-        }
+        c.absolute_path(&path, "image.path");
         let least = TimeSpan::milliseconds(100);
         if let Some(interval) = interval.as_ref().filter(|interval| *interval.get_ref() < least) {
             let what = format!(
@@ -74,18 +62,14 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
             if !engine.is_storable() {
                 let what =
                     format!("its tables are not kept in an image ({})", image.path.display());
-                c.problems.push(Problem { line: 1, key, what });
+                c.problem_at_line(1, key, what);
             }
         }
     }
-    if interfaces.is_empty() && c.problems.is_empty() {
-        let what = "there is none; a router needs at least one".into();
-        c.problems.push(Problem { line: 1, key: "interface", what });
+    if interfaces.is_empty() && c.is_valid() {
+        c.problem_at_line(1, "interface", "there is none; a router needs at least one");
     }
-    if !c.problems.is_empty() {
-        c.problems.sort_by_key(|problem| problem.line);
-        return Err(ConfigError::Sense { path: path.into(), problems: c.problems });
-    }
+    c.finish(path)?;
     Ok(Config {
         path: path.into(),
         interfaces,
@@ -93,34 +77,12 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         files,
         routes_v4,
         routes_v6,
-        cores,
-        stall,
         engine_v4,
         engine_v6,
         fpm,
-        control,
         image,
-        metrics,
-        log,
-        punts: file.punt.rates(PuntRates::ROUTER),
+        daemon,
     })
-}
-
-fn cores(c: &mut Checker<'_>, workers: text::Workers) -> Vec<Option<usize>> {
-    let Some(listed) = workers.cores else { return vec![None] };
-    if listed.get_ref().is_empty() {
-        c.problem(&listed, "workers.cores", "an empty list; leave it out for one worker anywhere");
-        return vec![None];
-    }
-    let mut cores = Vec::new();
-    for core in listed.into_inner() {
-        let number = *core.get_ref();
-        if cores.contains(&Some(number)) {
-            c.problem(&core, "workers.cores", format!("core {number} is listed twice"));
-        }
-        cores.push(Some(number));
-    }
-    cores
 }
 
 fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize) -> Vec<Interface> {
@@ -130,24 +92,8 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             let what = format!("{:?} is a duplicate", name.get_ref());
             c.problem(&name, "interface.name", what);
         }
-        // IFNAMSIZ is 16 with the zero at the end.
-        if name.get_ref().is_empty() || name.get_ref().len() > 15 {
-            let what = format!("{:?} cannot be an interface: 1 to 15 bytes", name.get_ref());
-            c.problem(&name, "interface.name", what);
-        }
-        let choice = match mode.as_ref().map(|mode| mode.get_ref().as_str()) {
-            None | Some("auto") => ModeChoice::Auto,
-            Some("zero-copy") => ModeChoice::ZeroCopy,
-            Some("copy") => ModeChoice::Copy,
-            Some("generic") => ModeChoice::Generic,
-            Some(other) => {
-                let what = format!("{other:?} is none of auto, zero-copy, copy, generic");
-                if let Some(mode) = &mode {
-                    c.problem(mode, "interface.mode", what);
-                }
-                ModeChoice::Auto
-            }
-        };
+        c.interface_name(&name, "interface.name");
+        let mode = c.mode(mode.as_ref(), "interface.mode");
         if let Some(queues) = &queues
             && (*queues.get_ref() as usize) < workers
         {
@@ -158,31 +104,19 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             c.problem(queues, "interface.queues", what);
         }
         let queues = queues.map(Spanned::into_inner);
-        let sources = match rpf.as_ref().map(|rpf| rpf.get_ref().as_str()) {
-            None | Some("off") => ReversePathFilter::Off,
-            Some("loose") => ReversePathFilter::Loose,
-            Some("strict") => ReversePathFilter::Strict,
-            Some(other) => {
-                let what = format!("{other:?} is none of off, loose, strict");
-                if let Some(rpf) = &rpf {
-                    c.problem(rpf, "interface.rpf", what);
-                }
-                ReversePathFilter::Off
-            }
-        };
+        let sources = c.reverse_path_filter(rpf.as_ref(), "interface.rpf");
         let number = table.as_ref().map(|table| *table.get_ref());
         if let Some(table) = table.filter(|table| matches!(*table.get_ref(), 0 | 255)) {
             let what = format!("{} is no table of routes that can be followed", table.get_ref());
             c.problem(&table, "interface.table", what);
         }
         let name = name.into_inner();
-        let (mode, table) = (choice, number);
-        let guard = None;
+        let (table, guard) = (number, None);
         interfaces.push(Interface { name, mode, queues, table, sources, observe, guard });
     }
     if interfaces.len() > Adjacency::MOST_PORTS {
         let what = format!("more than {}", Adjacency::MOST_PORTS);
-        c.problems.push(Problem { line: 1, key: "interface", what });
+        c.problem_at_line(1, "interface", what);
     }
     interfaces
 }
@@ -224,11 +158,7 @@ fn next_hops(
             }
         };
         let address = address.and_then(|address| {
-            let Ok(read) = address.get_ref().parse::<IpAddr>() else {
-                let what = format!("{:?} is not an IP address", address.get_ref());
-                c.problem(&address, "nexthop.address", what);
-                return None;
-            };
+            let read = c.read::<IpAddr>(&address, "nexthop.address", "an IP address")?;
             if let Some(other) = next_hops.iter().find(|other| other.address == Some(read)) {
                 let what = format!("{read} is that of {:?} already", other.name);
                 c.problem(&address, "nexthop.address", what);

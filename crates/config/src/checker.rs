@@ -1,29 +1,209 @@
-//! Collects the problems of a file, with their lines.
+//! The check of a file's values: it reads them and collects the problems, with their lines.
+//!
+//! ```text
+//!   text ─► serde: keys and types ─► Checker: values ─► finish ─► ConfigError, with all problems
+//! ```
+//!
+//! The router, the gate, the grantor and the bundles check their files with a [`Checker`], so that
+//! equal mistakes have equal messages. A check continues after a problem, so that the report has
+//! all problems of the file. A value that cannot be read is replaced by one that raises no further
+//! problem; it is never used, because [`Checker::finish`] returns an error.
 
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use datapath::ReversePathFilter;
+use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
-use super::{Problem, place};
+use super::{ConfigError, Problem, place};
+
+/// The receive modes of an interface, by name.
+const MODES: [(&str, ModeChoice); 4] = [
+    ("auto", ModeChoice::Auto),
+    ("zero-copy", ModeChoice::ZeroCopy),
+    ("copy", ModeChoice::Copy),
+    ("generic", ModeChoice::Generic),
+];
+/// The reverse path filters (RFC 3704), by name.
+const FILTERS: [(&str, ReversePathFilter); 3] = [
+    ("off", ReversePathFilter::Off),
+    ("loose", ReversePathFilter::Loose),
+    ("strict", ReversePathFilter::Strict),
+];
 
 /// The text of a file, and the problems found in it.
-pub(super) struct Checker<'t> {
+#[derive(Debug)]
+pub struct Checker<'t> {
     text: &'t str,
-    pub(super) problems: Vec<Problem>,
+    problems: Vec<Problem>,
 }
 
 impl<'t> Checker<'t> {
     /// Begins a check of this text.
-    pub(super) fn new(text: &'t str) -> Self {
+    pub fn new(text: &'t str) -> Self {
         Self { text, problems: Vec::new() }
     }
 
     /// Adds a problem of the value at `at`.
-    pub(super) fn problem<T>(
-        &mut self,
-        at: &Spanned<T>,
-        key: &'static str,
-        what: impl Into<String>,
-    ) {
-        let (line, _) = place(self.text, at.span().start);
+    pub fn problem<T>(&mut self, at: &Spanned<T>, key: &'static str, what: impl Into<String>) {
+        self.problem_at_line(self.line(at), key, what);
+    }
+
+    /// Adds a problem at a line, from 1.
+    pub fn problem_at_line(&mut self, line: usize, key: &'static str, what: impl Into<String>) {
         self.problems.push(Problem { line, key, what: what.into() });
+    }
+
+    /// Returns the line of a value.
+    pub fn line<T>(&self, at: &Spanned<T>) -> usize {
+        place(self.text, at.span().start).0
+    }
+
+    /// Returns whether no problem was found so far.
+    pub fn is_valid(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Ends the check of the file `path`, or a part of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Sense`] with the problems, in the order of their lines, if there is one.
+    pub fn finish(&mut self, path: &Path) -> Result<(), ConfigError> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        let mut problems = std::mem::take(&mut self.problems);
+        problems.sort_by_key(|problem| problem.line);
+        Err(ConfigError::Sense { path: path.into(), problems })
+    }
+
+    /// Parses a value such as an address; `form` describes what it should be.
+    pub fn read<T: FromStr>(
+        &mut self,
+        at: &Spanned<String>,
+        key: &'static str,
+        form: &str,
+    ) -> Option<T> {
+        let read = at.get_ref().parse().ok();
+        if read.is_none() {
+            self.problem(at, key, format!("{:?} is not {form}", at.get_ref()));
+        }
+        read
+    }
+
+    /// Parses a list of IP addresses.
+    pub fn addresses(&mut self, listed: &[Spanned<String>], key: &'static str) -> Vec<IpAddr> {
+        listed.iter().filter_map(|at| self.read(at, key, "an IP address")).collect()
+    }
+
+    /// Reads one of several words; without a value, or with an unknown word, the result is `None`.
+    pub fn choice<T: Copy>(
+        &mut self,
+        value: Option<&Spanned<String>>,
+        key: &'static str,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        let value = value?;
+        let found = choices.iter().find(|(name, _)| name == value.get_ref());
+        if found.is_none() {
+            let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+            let names = match &names[..] {
+                [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
+                all => all.join(", "),
+            };
+            self.problem(value, key, format!("{:?} is unknown: {names}", value.get_ref()));
+        }
+        found.map(|(_, choice)| *choice)
+    }
+
+    /// Reads the receive mode of an interface.
+    pub fn mode(&mut self, value: Option<&Spanned<String>>, key: &'static str) -> ModeChoice {
+        self.choice(value, key, &MODES).unwrap_or(ModeChoice::Auto)
+    }
+
+    /// Reads the reverse path filter of an interface.
+    pub fn reverse_path_filter(
+        &mut self,
+        value: Option<&Spanned<String>>,
+        key: &'static str,
+    ) -> ReversePathFilter {
+        self.choice(value, key, &FILTERS).unwrap_or(ReversePathFilter::Off)
+    }
+
+    /// Checks the name of an interface.
+    pub fn interface_name(&mut self, name: &Spanned<String>, key: &'static str) {
+        // IFNAMSIZ is 16 with the zero at the end.
+        if name.get_ref().is_empty() || name.get_ref().len() > 15 {
+            let what = format!("{:?} is not an interface name: from 1 to 15 bytes", name.get_ref());
+            self.problem(name, key, what);
+        }
+    }
+
+    /// Checks that a path does not depend on the folder in which the program was started.
+    pub fn absolute_path(&mut self, path: &Spanned<PathBuf>, key: &'static str) {
+        if !path.get_ref().is_absolute() {
+            self.problem(path, key, format!("{:?} must be an absolute path", path.get_ref()));
+        }
+    }
+
+    /// Reads a number from `least` to `most`; without a value the result is `default`.
+    pub fn number<T: Copy + PartialOrd + Display>(
+        &mut self,
+        value: Option<Spanned<T>>,
+        key: &'static str,
+        default: T,
+        (least, most): (T, T),
+    ) -> T {
+        let Some(value) = value else { return default };
+        let number = *value.get_ref();
+        if !(least..=most).contains(&number) {
+            self.problem(&value, key, format!("{number} is out of range: from {least} to {most}"));
+            return default;
+        }
+        number
+    }
+
+    /// Reads the UDP port of tunnels.
+    pub fn tunnel_port(&mut self, port: Option<Spanned<u16>>) -> Option<u16> {
+        let port = port?;
+        if *port.get_ref() == 0 {
+            let what = "0 is not a port: the standard port of GUE is 6080";
+            self.problem(&port, "tunnel.udp_port", what);
+        }
+        Some(port.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize)]
+    struct File {
+        mode: Spanned<String>,
+        size: Spanned<usize>,
+        path: Spanned<PathBuf>,
+    }
+
+    #[test]
+    fn problems_have_line_key_value_and_remedy() {
+        let text = "size = 9\npath = 'x'\nmode = 'fast'\n";
+        let File { mode, size, path } = toml::from_str(text).unwrap();
+        let mut c = Checker::new(text);
+        assert_eq!(c.mode(Some(&mode), "mode"), ModeChoice::Auto);
+        assert_eq!(c.number(Some(size), "size", 3, (1, 8)), 3);
+        c.absolute_path(&path, "path");
+        assert!(!c.is_valid());
+        assert_eq!(
+            c.finish(Path::new("f.toml")).unwrap_err().to_string(),
+            "f.toml:1: size: 9 is out of range: from 1 to 8\n\
+             f.toml:2: path: \"x\" must be an absolute path\n\
+             f.toml:3: mode: \"fast\" is unknown: auto, zero-copy, copy or generic"
+        );
+        assert!(c.finish(Path::new("f.toml")).is_ok(), "problems are reported once");
     }
 }

@@ -66,6 +66,7 @@
 
 mod check;
 mod checker;
+mod daemon;
 mod feeds;
 mod logging;
 mod metrics;
@@ -83,15 +84,17 @@ use std::time::Duration;
 use feed::fpm;
 use fib::{Choice, Prefix};
 use port::af_xdp::ModeChoice;
-use port::af_xdp::steer::{EarlyDropConfig, STALL};
+use port::af_xdp::steer::EarlyDropConfig;
 use serde::de::DeserializeOwned;
 
-use datapath::{PuntRates, ReversePathFilter};
+use datapath::ReversePathFilter;
 
+pub use checker::Checker;
+pub use daemon::{ControlSection, DaemonConfig, DaemonSections, WorkersSection};
 pub use logging::{Level, LogSection};
-pub use metrics::{Metrics, MetricsSection, ProblemSink, is_host_name};
+pub use metrics::{Metrics, MetricsSection, is_host_name};
 pub use punt::PuntSection;
-pub use reload::{ChangedKeys, ReloadClass};
+pub use reload::{ChangedKeys, ReloadClass, restart_message};
 pub use secret::read_secret;
 pub use time_span::TimeSpan;
 
@@ -110,26 +113,16 @@ pub struct Config {
     pub routes_v4: Vec<(Prefix<u32>, Target)>,
     /// IPv6 routes of the configuration itself.
     pub routes_v6: Vec<(Prefix<u128>, Target)>,
-    /// The core of each worker; `None`: the system selects it.
-    pub cores: Vec<Option<usize>>,
-    /// The time after which a stalled worker gets no more packets; `None`: no limit.
-    pub stall: Option<Duration>,
     /// The engine of the IPv4 table.
     pub engine_v4: Choice,
     /// The engine of the IPv6 table.
     pub engine_v6: Choice,
     /// The FPM listener for FRR's routes, which replace the kernel's (`run` only).
     pub fpm: Option<fpm::FpmOptions>,
-    /// The path of the control socket; `None`: no socket.
-    pub control: Option<PathBuf>,
-    /// The HTTP listener for metrics; `None`: no listener (`run` only).
-    pub metrics: Option<Metrics>,
-    /// The least severe level of the log; `None`: the program's default.
-    pub log: Option<Level>,
     /// The image file of the tables; `None`: no image (`run` only).
     pub image: Option<ImageFile>,
-    /// The limits of punted packets per second, by class (`run` only).
-    pub punts: PuntRates,
+    /// The settings that all daemons have.
+    pub daemon: DaemonConfig,
 }
 
 /// The image file of the tables.
@@ -287,9 +280,7 @@ impl Config {
     /// [`ConfigError`], with all problems.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
-        Self::parse(&text, path)
+        Self::parse(&read_text(path)?, path)
     }
 
     /// Parses the text of a file whose name is `path`.
@@ -319,6 +310,24 @@ impl Config {
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         check::check(shape(text, path)?, text, path)
     }
+
+    /// Makes the configuration of the router of a gate or grantor: it follows the kernel's routes
+    /// and has these interfaces.
+    pub fn of_role(path: &Path, interfaces: Vec<Interface>, daemon: DaemonConfig) -> Self {
+        Self {
+            path: path.into(),
+            interfaces,
+            next_hops: Vec::new(),
+            files: Vec::new(),
+            routes_v4: Vec::new(),
+            routes_v6: Vec::new(),
+            engine_v4: Choice::Auto,
+            engine_v6: Choice::Auto,
+            fpm: None,
+            image: None,
+            daemon,
+        }
+    }
 }
 
 impl ConfigError {
@@ -329,10 +338,9 @@ impl ConfigError {
     }
 }
 
-/// Returns the stall limit of a worker: without a timeout the default, for 0 no limit.
-pub fn stall(timeout: Option<TimeSpan>) -> Option<Duration> {
-    let limit = timeout.map_or(STALL, Duration::from);
-    (!limit.is_zero()).then_some(limit)
+/// Reads the text of the file `path`.
+pub fn read_text(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.into(), source })
 }
 
 /// Deserializes the text of the file `path`.
@@ -344,7 +352,7 @@ pub fn shape<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, ConfigEr
 }
 
 /// Returns the line and column of a byte, both from 1.
-pub fn place(text: &str, at: usize) -> (usize, usize) {
+pub(crate) fn place(text: &str, at: usize) -> (usize, usize) {
     let before = &text.as_bytes()[..at.min(text.len())];
     let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
     let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
@@ -353,7 +361,7 @@ pub fn place(text: &str, at: usize) -> (usize, usize) {
 
 /// Returns the message of the parser with the text of the line: the message names an unknown or
 /// missing key; a value of the wrong type is on the line of its key.
-pub fn explain(text: &str, error: &toml::de::Error) -> String {
+fn explain(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().trim().replace('\n', " ");
     let Some(span) = error.span() else { return what };
     let (line, _) = place(text, span.start);

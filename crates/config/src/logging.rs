@@ -12,7 +12,7 @@ use core::str::FromStr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::metrics::ProblemSink;
+use super::checker::Checker;
 
 /// The severity of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +61,10 @@ pub struct LogSection {
 
 impl Level {
     /// Checks the level; `None` where the file sets no level.
-    pub fn check(text: LogSection, problem: ProblemSink<'_>) -> Option<Self> {
+    pub(super) fn check(text: LogSection, c: &mut Checker<'_>) -> Option<Self> {
         let level = text.level?;
         let parsed = level.get_ref().parse();
-        parsed.map_err(|what| problem(level.span().start, "log.level", what)).ok()
+        parsed.map_err(|what: String| c.problem(&level, "log.level", what)).ok()
     }
 }
 
@@ -75,17 +75,15 @@ mod tests {
     #[test]
     fn level_is_one_of_four_or_a_problem() {
         let check = |text: &str| {
-            let mut problems = Vec::new();
-            let level = Level::check(toml::from_str(text).unwrap(), &mut |at, key, what| {
-                problems.push((at, key, what));
-            });
-            (level, problems)
+            let mut c = Checker::new(text);
+            let level = Level::check(toml::from_str(text).unwrap(), &mut c);
+            c.finish("f.toml".as_ref()).map(|()| level).map_err(|error| error.to_string())
         };
-        assert_eq!(check(""), (None, Vec::new()));
-        assert_eq!(check("level = \"debug\"").0, Some(Level::Debug));
-        let (level, problems) = check("level = \"verbose\"");
-        let what = "\"verbose\" is no level: error, warn, info or debug".to_owned();
-        assert_eq!((level, problems), (None, vec![(8, "log.level", what)]));
+        assert_eq!(check(""), Ok(None));
+        assert_eq!(check("level = \"debug\""), Ok(Some(Level::Debug)));
+        let what =
+            "f.toml:1: log.level: \"verbose\" is no level: error, warn, info or debug".to_owned();
+        assert_eq!(check("level = \"verbose\""), Err(what));
         assert_eq!(log::LevelFilter::from(Level::Warn), log::LevelFilter::Warn);
     }
 }

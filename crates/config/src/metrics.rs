@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::checker::Checker;
+
 /// The HTTP listener for metrics and the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
@@ -35,12 +37,9 @@ pub struct MetricsSection {
     history_file: Option<Spanned<PathBuf>>,
 }
 
-/// Receives a problem: its offset in the text, its key and its description.
-pub type ProblemSink<'a> = &'a mut dyn FnMut(usize, &'static str, String);
-
 impl Metrics {
     /// Checks the section; returns `None` if it has no valid listener.
-    pub fn check(text: MetricsSection, problem: ProblemSink<'_>) -> Option<Self> {
+    pub(super) fn check(text: MetricsSection, c: &mut Checker<'_>) -> Option<Self> {
         let names = text.allowed_hosts.iter().flat_map(|names| names.get_ref());
         for name in names.filter(|name| !is_host_name(name.get_ref())) {
             let what = format!(
@@ -48,33 +47,27 @@ impl Metrics {
                  are always allowed)",
                 name.get_ref()
             );
-            problem(name.span().start, "metrics.allowed_hosts", what);
+            c.problem(name, "metrics.allowed_hosts", what);
         }
-        if let Some(file) = text.history_file.as_ref().filter(|file| !file.get_ref().is_absolute())
-        {
-            let what = format!("{:?} must be an absolute path", file.get_ref());
-            problem(file.span().start, "metrics.history_file", what);
+        if let Some(file) = &text.history_file {
+            c.absolute_path(file, "metrics.history_file");
         }
         let Some(listen) = text.listen else {
-            let hosts = text.allowed_hosts.map(|v| (v.span().start, "metrics.allowed_hosts"));
-            let keep = text.history_file.map(|v| (v.span().start, "metrics.history_file"));
-            for (at, key) in [hosts, keep].into_iter().flatten() {
-                problem(at, key, "metrics.listen is required with this key".to_owned());
+            let what = "metrics.listen is required with this key";
+            if let Some(hosts) = &text.allowed_hosts {
+                c.problem(hosts, "metrics.allowed_hosts", what);
+            }
+            if let Some(file) = &text.history_file {
+                c.problem(file, "metrics.history_file", what);
             }
             return None;
         };
-        let Ok(at) = listen.get_ref().parse() else {
-            let what = format!(
-                "{:?} is not an address and a port, such as 127.0.0.1:9273",
-                listen.get_ref()
-            );
-            problem(listen.span().start, "metrics.listen", what);
-            return None;
-        };
+        let form = "an address and a port, such as 127.0.0.1:9273";
+        let listen = c.read(&listen, "metrics.listen", form)?;
         let hosts = text.allowed_hosts.map_or(Vec::new(), Spanned::into_inner);
         let hosts = hosts.into_iter().map(Spanned::into_inner).collect();
         Some(Self {
-            listen: at,
+            listen,
             allowed_hosts: hosts,
             history_file: text.history_file.map(Spanned::into_inner),
         })
@@ -84,8 +77,8 @@ impl Metrics {
 /// Returns whether a text is a valid host name: no port, no address, no other part of a URL.
 pub fn is_host_name(text: &str) -> bool {
     let label = |label: &str| {
-        let sound = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        !label.is_empty() && label.len() <= 63 && label.bytes().all(sound)
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(is_allowed)
     };
     let text = text.strip_suffix('.').unwrap_or(text);
     text.len() <= 253 && text.split('.').all(label) && text.parse::<IpAddr>().is_err()
@@ -93,15 +86,19 @@ pub fn is_host_name(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ConfigError;
     use super::*;
 
     #[test]
-    fn every_problem_is_told_with_its_place() {
+    fn every_problem_is_reported_with_its_line() {
         let check = |text: &str| {
-            let mut problems = Vec::new();
-            let metrics = Metrics::check(toml::from_str(text).unwrap(), &mut |at, key, what| {
-                problems.push((at, key, what));
-            });
+            let mut c = Checker::new(text);
+            let metrics = Metrics::check(toml::from_str(text).unwrap(), &mut c);
+            let error = c.finish("".as_ref()).err();
+            let problems = match error {
+                Some(ConfigError::Sense { problems, .. }) => problems,
+                _ => Vec::new(),
+            };
             (metrics, problems)
         };
         assert_eq!(check(""), (None, Vec::new()));
@@ -109,12 +106,12 @@ mod tests {
         assert_eq!(metrics.map(|m| m.allowed_hosts), Some(vec!["gate".to_owned()]));
         assert!(problems.is_empty());
         let (metrics, problems) =
-            check("listen = \"here\"\nallowed_hosts = [\"gate:80\", \"10.0.0.1\"]");
-        let at: Vec<_> = problems.iter().map(|it| (it.0, it.1)).collect();
+            check("listen = \"here\"\nallowed_hosts = [\"gate:80\",\n \"10.0.0.1\"]");
+        let found: Vec<_> = problems.iter().map(|problem| (problem.line, problem.key)).collect();
         let expect =
-            [(33, "metrics.allowed_hosts"), (44, "metrics.allowed_hosts"), (9, "metrics.listen")];
-        assert!(metrics.is_none() && at == expect, "{problems:?}");
-        assert_eq!(check("allowed_hosts = [\"gate\"]").1.len(), 1, "nobody listens");
-        assert_eq!(check("history_file = \"history\"").1.len(), 2, "nor is it known where that is");
+            [(1, "metrics.listen"), (2, "metrics.allowed_hosts"), (3, "metrics.allowed_hosts")];
+        assert!(metrics.is_none() && found == expect, "{problems:?}");
+        assert_eq!(check("allowed_hosts = [\"gate\"]").1.len(), 1, "no listener");
+        assert_eq!(check("history_file = \"history\"").1.len(), 2, "no listener, relative path");
     }
 }

@@ -42,6 +42,21 @@ impl ChangedKeys {
     pub fn of(&self, class: ReloadClass) -> Vec<&'static str> {
         self.0.iter().filter(|(_, own)| *own == class).map(|(key, _)| *key).collect()
     }
+
+    /// Returns the keys that only a restart changes in a daemon that does not replace its workers,
+    /// as a gate and a grantor, in the order of the comparison.
+    pub fn not_live(&self) -> Vec<&'static str> {
+        let not_live = self.0.iter().filter(|(_, class)| *class != ReloadClass::Live);
+        not_live.map(|(key, _)| *key).collect()
+    }
+}
+
+/// Returns the message of a refused reload: a daemon of this role cannot change the keys.
+pub fn restart_message(keys: &[&str], role: &str) -> String {
+    format!(
+        "{} cannot be changed while the {role} runs: restart the {role}, or restore the old value",
+        keys.join(", ")
+    )
 }
 
 impl Config {
@@ -56,16 +71,11 @@ impl Config {
             files,
             routes_v4,
             routes_v6,
-            cores,
-            stall,
             engine_v4,
             engine_v6,
             fpm,
-            control,
-            metrics,
-            log,
             image,
-            punts,
+            daemon,
         } = self;
         let mut changed = ChangedKeys::default();
         let names = |of: &[Interface]| -> Vec<String> {
@@ -82,21 +92,16 @@ impl Config {
         changed.compare("routes", NeedsRestart, files, &new.files);
         changed.compare("route", NeedsRestart, routes_v4, &new.routes_v4);
         changed.compare("route", NeedsRestart, routes_v6, &new.routes_v6);
-        changed.compare("workers.cores", ReplacesWorkers, cores, &new.cores);
-        changed.compare("workers.stall_timeout", ReplacesWorkers, stall, &new.stall);
+        daemon.compare(&new.daemon, &mut changed);
         changed.compare("fib.engine", ReplacesWorkers, engine_v4, &new.engine_v4);
         changed.compare("fib.engine_v6", ReplacesWorkers, engine_v6, &new.engine_v6);
         changed.compare("feed.fpm", NeedsRestart, fpm, &new.fpm);
-        changed.compare("control.socket", NeedsRestart, control, &new.control);
-        changed.compare("metrics", NeedsRestart, metrics, &new.metrics);
-        changed.compare("log.level", NeedsRestart, log, &new.log);
         let split = |image: &Option<ImageFile>| {
             image.clone().map(|ImageFile { path, every }| (path, every)).unzip()
         };
         let ((old_path, old_every), (new_path, new_every)) = (split(image), split(&new.image));
         changed.compare("image.path", NeedsRestart, &old_path, &new_path);
         changed.compare("image.interval", Live, &old_every, &new_every);
-        changed.compare("punt", ReplacesWorkers, punts, &new.punts);
         changed
     }
 }

@@ -1,7 +1,35 @@
 //! Keys that daemons read from separate files.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+
+use super::checker::Checker;
+
+impl Checker<'_> {
+    /// Reads the keys of a sender by number: files of `listed`, relative to `folder`.
+    pub fn secrets(
+        &mut self,
+        listed: &BTreeMap<String, Spanned<PathBuf>>,
+        folder: &Path,
+        key: &'static str,
+    ) -> Vec<(u16, [u8; 32])> {
+        let mut secrets = Vec::new();
+        for (name, file) in listed {
+            let Ok(number) = name.parse() else {
+                self.problem(file, key, format!("{name:?} is not a key number: from 0 to 65535"));
+                continue;
+            };
+            match read_secret(&folder.join(file.get_ref())) {
+                Ok(secret) => secrets.push((number, secret)),
+                Err(what) => self.problem(file, key, what),
+            }
+        }
+        secrets
+    }
+}
 
 /// Reads a key: 64 hexadecimal digits in a file that only its owner may read.
 ///

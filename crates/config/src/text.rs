@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{LogSection, MetricsSection, PuntSection, TimeSpan};
+use super::{ControlSection, LogSection, MetricsSection, PuntSection, TimeSpan, WorkersSection};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -17,9 +17,9 @@ pub(super) struct File {
     pub(super) nexthop: Vec<NextHop>,
     pub(super) routes: Vec<Spanned<Routes>>,
     pub(super) route: Vec<Route>,
-    pub(super) workers: Workers,
+    pub(super) workers: WorkersSection,
     pub(super) fib: Fib,
-    pub(super) control: Control,
+    pub(super) control: ControlSection,
     pub(super) feed: Feed,
     pub(super) image: Option<Image>,
     pub(super) metrics: MetricsSection,
@@ -65,22 +65,9 @@ pub(super) struct Route {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Workers {
-    pub(super) cores: Option<Spanned<Vec<Spanned<usize>>>>,
-    pub(super) stall_timeout: Option<TimeSpan>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
 pub(super) struct Fib {
     pub(super) engine: Option<Spanned<String>>,
     pub(super) engine_v6: Option<Spanned<String>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Control {
-    pub(super) socket: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]

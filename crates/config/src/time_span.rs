@@ -11,6 +11,8 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use toml::Spanned;
 
+use super::checker::Checker;
+
 /// A duration that a configuration file states with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeSpan(Duration);
@@ -27,19 +29,20 @@ impl TimeSpan {
     }
 
     /// Returns the value of a key, or `default` where the file does not state it. Reports a value
-    /// outside `range` to `problem`, with its offset in the file, and returns it all the same.
+    /// outside `range` to `c`, and returns it all the same.
     pub fn within(
+        c: &mut Checker<'_>,
         stated: Option<Spanned<Self>>,
+        key: &'static str,
         default: Self,
         range: RangeInclusive<Self>,
-        problem: &mut dyn FnMut(usize, String),
     ) -> Duration {
         let Some(stated) = stated else { return default.0 };
         if !range.contains(stated.get_ref()) {
             let (least, most) = range.into_inner();
             let value = stated.get_ref();
             let what = format!("{value} is out of range: from {least} to {most}");
-            problem(stated.span().start, what);
+            c.problem(&stated, key, what);
         }
         stated.into_inner().0
     }
@@ -120,13 +123,17 @@ mod tests {
 
     #[test]
     fn value_out_of_range_is_reported_with_its_place() {
-        let mut problems = Vec::new();
         let range = TimeSpan::seconds(1)..=TimeSpan::seconds(86_400);
         let stated = read("\"200ms\"").unwrap();
         let default = TimeSpan::seconds(60);
-        TimeSpan::within(stated, default, range.clone(), &mut |at, what| problems.push((at, what)));
-        assert_eq!(problems, [(11, "200ms is out of range: from 1s to 1day".to_owned())]);
-        let value = TimeSpan::within(None, default, range, &mut |_, what| panic!("{what}"));
+        let mut c = Checker::new("interval = \"200ms\"\n");
+        TimeSpan::within(&mut c, stated, "interval", default, range.clone());
+        assert_eq!(
+            c.finish("f.toml".as_ref()).unwrap_err().to_string(),
+            "f.toml:1: interval: 200ms is out of range: from 1s to 1day"
+        );
+        let value = TimeSpan::within(&mut c, None, "interval", default, range);
+        assert!(c.is_valid());
         assert_eq!(value, Duration::from_secs(60));
     }
 }

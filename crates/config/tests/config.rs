@@ -76,10 +76,10 @@ fn a_good_one_is_read_whole() {
     assert_eq!(config.files[2].via, Via::Spread(spread));
     assert_eq!(config.routes_v4, [("198.51.100.0/24".parse().unwrap(), Target::Blackhole)]);
     assert_eq!(config.routes_v6, [("2001:db8::/32".parse().unwrap(), Target::NextHop(1))]);
-    assert_eq!(config.cores, [Some(1), Some(0)]);
+    assert_eq!(config.daemon.cores, [Some(1), Some(0)]);
 
     let least = parse("[[interface]]\nname = \"lo\"\n").unwrap();
-    assert_eq!(least.cores, [None]);
+    assert_eq!(least.daemon.cores, [None]);
 }
 
 #[test]
@@ -167,10 +167,10 @@ engine_v6 = "D16X8R/64"
 "#;
     let told = problems(text);
     let expect = [
-        "4: interface.mode: \"fast\" is none of auto, zero-copy, copy, generic",
+        "4: interface.mode: \"fast\" is unknown: auto, zero-copy, copy or generic",
         "5: interface.queues: 1 queues and 2 workers",
         "7: interface.name: \"west\" is a duplicate",
-        "9: interface.name: \"an-interface-too-long\" cannot be an interface",
+        "9: interface.name: \"an-interface-too-long\" is not an interface name",
         "12: nexthop.interface: there is no [[interface]] \"east\" (there is: west, west, an-",
         "13: nexthop.mac: \"02:00:00:00:00\" is not a MAC",
         "14: nexthop.address: \"192.0.2\" is not an IP address",

@@ -121,15 +121,16 @@ impl Findings {
             self.error(&error);
             return system;
         }
-        let running = config.control.as_ref().is_some_and(|at| UnixStream::connect(at).is_ok());
+        let running =
+            config.daemon.control.as_ref().is_some_and(|at| UnixStream::connect(at).is_ok());
         for interface in &config.interfaces {
-            self.interface(interface, config.cores.len(), &system, running);
+            self.interface(interface, config.daemon.cores.len(), &system, running);
         }
         self.cores(config);
-        if let Some(socket) = config.control.as_ref().filter(|_| !running) {
+        if let Some(socket) = config.daemon.control.as_ref().filter(|_| !running) {
             self.control(socket);
         }
-        if let Some(metrics) = &config.metrics {
+        if let Some(metrics) = &config.daemon.metrics {
             if let Some(source) = TcpListener::bind(metrics.listen).err().filter(|_| !running) {
                 self.error(&StartError::Metrics { listen: metrics.listen, source });
             }
@@ -197,7 +198,7 @@ impl Findings {
 
     fn cores(&mut self, config: &config::Config) {
         let Ok(allowed) = sched_getaffinity(Pid::from_raw(0)) else { return };
-        for core in config.cores.iter().flatten() {
+        for core in config.daemon.cores.iter().flatten() {
             if !allowed.is_set(*core).unwrap_or(false) {
                 self.error(&format!(
                     "workers.cores: there is no core {core}, or this process may not use it (see \

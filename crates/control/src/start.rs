@@ -294,7 +294,7 @@ pub fn open_one(
 /// one for each worker, so that the open fails if the device has fewer.
 pub fn wanted_queues(config: &Config, wanted: &config::Interface) -> Result<u32, StartError> {
     let queues = wanted.queues.map_or_else(|| af_xdp::queues(&wanted.name), Ok)?;
-    Ok(queues.max(config.cores.len() as u32))
+    Ok(queues.max(config.daemon.cores.len() as u32))
 }
 
 /// Returns the ring sizes of a queue that only receives packets, for a worker with this many such
@@ -314,7 +314,7 @@ fn adjust(
 ) -> Result<Interface, StartError> {
     let doing = "tell the steering program of an interface";
     let result = interface.set_locals(steered).and_then(|()| interface.observe(wanted.observe));
-    let result = result.and_then(|()| interface.set_stall(config.stall));
+    let result = result.and_then(|()| interface.set_stall(config.daemon.stall));
     result.map_err(|source| StartError::System { doing, source })?;
     Ok(interface)
 }
@@ -337,12 +337,12 @@ pub fn start(
     let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
     let frames = interfaces.len() as u32 * (sizes.frames() + HELD as u32) + 2 * SIZE as u32;
     let frames = frames + hooks.as_ref().map_or(0, |hooks| hooks.frames);
-    let total = config.cores.len() as u32;
+    let total = config.daemon.cores.len() as u32;
     let mut parts = Vec::new();
     let mut workers = Vec::new();
     let mut ports = Vec::new();
     let mut wanted = Vec::new();
-    for (number, &core) in config.cores.iter().enumerate() {
+    for (number, &core) in config.daemon.cores.iter().enumerate() {
         let first = number as u32;
         let further: Vec<(usize, u32)> = interfaces
             .iter()
@@ -406,7 +406,7 @@ pub fn start(
             worker = worker.with_queue(port, at);
         }
         if host.is_some() {
-            worker = worker.with_punts(config.punts.share(config.cores.len()));
+            worker = worker.with_punts(config.daemon.punts.share(config.daemon.cores.len()));
         }
         if let Some(hooks) = &mut hooks {
             let Some(WorkerHook { hook, handed }) = (hooks.make)(number, interfaces) else {

@@ -94,6 +94,15 @@ impl fmt::Display for Address {
     }
 }
 
+impl From<IpAddr> for Address {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::V4(address.into()),
+            IpAddr::V6(address) => Self::V6(address.into()),
+        }
+    }
+}
+
 impl From<Address> for IpAddr {
     fn from(address: Address) -> Self {
         match address {

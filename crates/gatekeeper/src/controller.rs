@@ -37,6 +37,7 @@ use super::program_store::ProgramStore;
 use super::rings::QueryChannel;
 use super::rule_ids::RuleIds;
 use bundle::{AgentStatus, Bundle, DistributionMember, HealthSample};
+use config::restart_message;
 use control::progress::Turns;
 use gate::sample::PacketSample;
 
@@ -195,7 +196,7 @@ impl GateController {
 
     /// Evaluates the candidate if no dashboard drains the samples; to be called often.
     pub(super) fn evaluate_candidate(&self) {
-        if self.fixed.metrics.is_none() && lock(&self.candidate).is_some() {
+        if self.fixed.daemon.metrics.is_none() && lock(&self.candidate).is_some() {
             self.drain_samples(&mut |_| {});
         }
     }
@@ -249,11 +250,8 @@ impl GateController {
         let config = Config::load_over(&self.path, bundle).map_err(|error| error.to_string())?;
         let keys = config.keys_needing_restart(&self.fixed);
         if !keys.is_empty() {
-            return Err(format!(
-                "{}: {} cannot be changed while the gate runs: restart the gate, or restore the old value",
-                self.path.display(),
-                keys.join(", ")
-            ));
+            let what = restart_message(&keys, "gate");
+            return Err(format!("{}: {what}", self.path.display()));
         }
         Ok(config)
     }

@@ -103,7 +103,7 @@ impl GateDaemon {
             source: io::Error::other(bad),
         })?;
         let policy = Publisher::new(policy);
-        let workers = fixed.cores.len();
+        let workers = fixed.daemon.cores.len();
         let software = workers > 1 && fixed.steering == SteeredBy::Software;
         let (mut worker_rings, mut decisions, mut queries) = (Vec::new(), Vec::new(), Vec::new());
         let (mut declined, mut samples) = (Vec::new(), Vec::new());

@@ -31,6 +31,7 @@ use super::recorder::RequestRecorder;
 use api::{GateContact, GrantorStatus, PolicyComparison};
 use api::{ProgramInfo, hexadecimal};
 use bundle::{AgentStatus, Bundle, DistributionMember, HealthSample};
+use config::restart_message;
 use control::progress::Turns;
 
 /// How long to wait for the policies to release the lists before.
@@ -64,13 +65,13 @@ impl GrantorController {
     pub(super) fn start(config: &Config) -> io::Result<(Self, Vec<HookRings>)> {
         let (version, programs) = (config.fixed.protocol.clone(), config.programs.clone());
         let keys = Publisher::new(GateKeys::default());
-        let mut readers: Vec<_> = config.fixed.cores.iter().map(|_| keys.reader()).collect();
+        let mut readers: Vec<_> = config.fixed.daemon.cores.iter().map(|_| keys.reader()).collect();
         let (sender, decisions) =
             DecisionSender::start(version, &config.fixed.gates, programs, keys)?;
         let recorder = config.fixed.record.as_ref().map(RequestRecorder::start).transpose()?;
         let lists = Publisher::new(config.lists.clone());
         let (mut deciders, mut rings) = (Vec::new(), Vec::new());
-        for number in 0..config.fixed.cores.len() {
+        for number in 0..config.fixed.daemon.cores.len() {
             let (requests, received_requests) = RingBuffer::new(RING);
             let (answers, received_answers) = RingBuffer::new(SLOTS);
             let setup = DeciderSetup {
@@ -123,11 +124,8 @@ impl GrantorController {
         let config = Config::load_over(&self.path, bundle).map_err(|error| error.to_string())?;
         let keys = config.keys_needing_restart(&self.fixed);
         if !keys.is_empty() {
-            return Err(format!(
-                "{}: {} cannot be changed while the grantor runs: restart the grantor, or restore the old value",
-                self.path.display(),
-                keys.join(", ")
-            ));
+            let what = restart_message(&keys, "grantor");
+            return Err(format!("{}: {what}", self.path.display()));
         }
         Ok(config)
     }

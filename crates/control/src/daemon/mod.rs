@@ -208,12 +208,12 @@ impl Daemon {
             remains: Vec::new(),
             remaking: Remaking::new(mtu),
         };
-        if let Some(path) = daemon.config.control.clone() {
+        if let Some(path) = daemon.config.daemon.control.clone() {
             daemon.server = Some(daemon.serve(&path, orderer)?);
         }
         let auditor = Auditor::start(daemon.handle.clone(), Arc::clone(&daemon.view));
         daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
-        let metrics = daemon.config.metrics.clone();
+        let metrics = daemon.config.daemon.metrics.clone();
         // A gate without a page logs attacks, too.
         if metrics.is_some() || daemon.role.is_guard() {
             let page = page(daemon.query_handle(), metrics.as_ref());

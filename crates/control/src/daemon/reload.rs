@@ -115,11 +115,7 @@ impl fmt::Display for ReloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(error) => error.fmt(f),
-            Self::Fixed { keys } => write!(
-                f,
-                "{} cannot be changed while the router runs: restart it, or restore the old value",
-                keys.join(", ")
-            ),
+            Self::Fixed { keys } => f.write_str(&config::restart_message(keys, "router")),
             Self::Start(error) => error.fmt(f),
             Self::Lost { new, old } => {
                 write!(f, "{new}; and the old configuration does not start again: {old}")

@@ -112,7 +112,7 @@ impl Daemon {
 
     /// Stops the workers and starts new ones on the existing devices.
     fn remake(&mut self) -> Result<(), StartError> {
-        let count = self.config.cores.len();
+        let count = self.config.daemon.cores.len();
         let all = |count| {
             move |sync: &mut crate::kernel_sync::KernelSync| {
                 (0..count).map(|_| readers(&sync.plane)).collect::<Vec<_>>()

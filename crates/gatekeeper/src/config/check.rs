@@ -8,7 +8,6 @@ mod rules;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use feed::netlink::AnyPrefix;
@@ -18,14 +17,13 @@ use gate::gate::MAX_PREFIX_DECISIONS;
 use gate::grantor::ListPrefix;
 use gate::index::MAX_ENTRIES;
 use gate::program::{Program, Programs};
-use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
 use super::{Admission, Config, Fixed, IN_BUNDLE, Member, Rules, Side, SteeredBy, Trust, text};
 use crate::sender_limits::SenderLimits;
 use bundle::{Bundle, DistributionConfig, FileSource};
-use config::{CONTROL, ConfigError, Level, Metrics, Problem, place, read_secret, shape, stall};
-use datapath::{PuntRates, ReversePathFilter};
+use config::{Checker, ConfigError, DaemonSections, Problem, shape};
+use datapath::PuntRates;
 
 /// The defaults of settings.
 const ENTRIES: usize = 1 << 20;
@@ -46,75 +44,24 @@ const MAX_FIRST_PACKETS: usize = 1 << 30;
 const SYN_COOKIE_RATE: u32 = 100_000;
 /// The maximum size of an XDP map, whose memory cannot be swapped.
 const MAX_XDP_ENTRIES: u32 = 1 << 22;
+/// The ways in which packets reach the worker of their flow, by name.
+const STEERINGS: [(&str, SteeredBy); 2] =
+    [("software", SteeredBy::Software), ("card", SteeredBy::Card)];
+/// The values of `tunnel.authentication`.
+const ON_OFF: [(&str, bool); 2] = [("on", true), ("off", false)];
 /// The maximum length of a queue, whose slots are a frame of memory each.
 const MAX_QUEUE: usize = 1 << 17;
 
-struct Checker<'t> {
-    text: &'t str,
-    problems: Vec<Problem>,
-}
-
-impl Checker<'_> {
-    /// Returns an error if there is a problem.
-    fn finish(&mut self, path: &Path) -> Result<(), ConfigError> {
-        if self.problems.is_empty() {
-            return Ok(());
-        }
-        let mut problems = std::mem::take(&mut self.problems);
-        problems.sort_by_key(|problem| problem.line);
-        Err(ConfigError::Sense { path: path.into(), problems })
-    }
-
-    fn line<T>(&self, at: &Spanned<T>) -> usize {
-        place(self.text, at.span().start).0
-    }
-
-    fn problem<T>(&mut self, at: &Spanned<T>, key: &'static str, what: impl Into<String>) {
-        let line = self.line(at);
-        self.problems.push(Problem { line, key, what: what.into() });
-    }
-
-    /// Parses a value such as an address; `form` describes what it should be.
-    fn read<T: FromStr>(
-        &mut self,
-        at: &Spanned<String>,
-        key: &'static str,
-        form: &str,
-    ) -> Option<T> {
-        let read = at.get_ref().parse().ok();
-        if read.is_none() {
-            self.problem(at, key, format!("{:?} is not {form}", at.get_ref()));
-        }
-        read
-    }
-
-    /// Reads a rate in bits a second.
-    fn rate(&mut self, at: &Spanned<String>, key: &'static str) -> u64 {
-        let text = at.get_ref();
-        bandwidth(text).unwrap_or_else(|| {
-            let what = format!(
-                "{text:?} is not a rate: write for example 100mbit or 2.5gbit, at most 800gbit"
-            );
-            self.problem(at, key, what);
-            1
-        })
-    }
-
-    /// Reads a number from 1 to `most`.
-    fn count(
-        &mut self,
-        at: Option<Spanned<usize>>,
-        key: &'static str,
-        default: usize,
-        most: usize,
-    ) -> usize {
-        let Some(at) = at else { return default };
-        if !(1..=most).contains(at.get_ref()) {
-            self.problem(&at, key, format!("{} is out of range: from 1 to {most}", at.get_ref()));
-            return default;
-        }
-        at.into_inner()
-    }
+/// Reads a rate in bits a second.
+fn rate(c: &mut Checker<'_>, at: &Spanned<String>, key: &'static str) -> u64 {
+    let text = at.get_ref();
+    bandwidth(text).unwrap_or_else(|| {
+        let what = format!(
+            "{text:?} is not a rate: write for example 100mbit or 2.5gbit, at most 800gbit"
+        );
+        c.problem(at, key, what);
+        1
+    })
 }
 
 pub(super) fn check(
@@ -123,13 +70,22 @@ pub(super) fn check(
     path: &Path,
     bundle: Option<&Arc<Bundle>>,
 ) -> Result<Config, ConfigError> {
-    let mut c = Checker { text, problems: Vec::new() };
+    let mut c = Checker::new(text);
     let folder = path.parent().unwrap_or(Path::new(""));
-    let mut front =
-        side(&mut c, &file.front.interface, file.front.mode.as_ref(), "front.interface");
-    let mut back = side(&mut c, &file.back.interface, file.back.mode.as_ref(), "back.interface");
-    front.sources = sources(&mut c, file.front.rpf.as_ref(), "front.rpf");
-    back.sources = sources(&mut c, file.back.rpf.as_ref(), "back.rpf");
+    let text::Front { interface, mode, rpf, .. } = &file.front;
+    let front = side(
+        &mut c,
+        (interface, "front.interface"),
+        (mode.as_ref(), "front.mode"),
+        (rpf.as_ref(), "front.rpf"),
+    );
+    let text::Back { interface, mode, rpf, .. } = &file.back;
+    let back = side(
+        &mut c,
+        (interface, "back.interface"),
+        (mode.as_ref(), "back.mode"),
+        (rpf.as_ref(), "back.rpf"),
+    );
     if front.name == back.name {
         let what = format!("{:?} is the front interface already: name another one", back.name);
         c.problem(&file.back.interface, "back.interface", what);
@@ -147,35 +103,34 @@ pub(super) fn check(
             format!("{} is too small: at least 576 bytes (RFC 791)", mtu.get_ref()),
         );
     }
-    let bits = c.rate(&file.link.bandwidth, "link.bandwidth");
-    let entries = c.count(file.flow_table.entries, "flow_table.entries", ENTRIES, MAX_ENTRIES);
+    let bits = rate(&mut c, &file.link.bandwidth, "link.bandwidth");
+    let entries =
+        c.number(file.flow_table.entries, "flow_table.entries", ENTRIES, (1, MAX_ENTRIES));
     let authentication = authentication(&mut c, file.tunnel.authentication.as_ref());
+    let sections = DaemonSections {
+        workers: file.workers,
+        control: file.control,
+        metrics: file.metrics,
+        log: file.log,
+        punt: file.punt,
+    };
     let mut fixed = Fixed {
         front,
         back,
-        steering: match file.front.steering.as_ref().map(|by| (by, by.get_ref().as_str())) {
-            None | Some((_, "software")) => SteeredBy::Software,
-            Some((_, "card")) => SteeredBy::Card,
-            Some((at, other)) => {
-                let what = format!("{other:?} is unknown: software or card");
-                c.problem(at, "front.steering", what);
-                SteeredBy::Software
-            }
-        },
+        steering: c
+            .choice(file.front.steering.as_ref(), "front.steering", &STEERINGS)
+            .unwrap_or(SteeredBy::Software),
         fail_open: file.front.fail_open,
         address4: address4.map(u32::from),
         address6: address6.map(u128::from),
         mtu: file.back.mtu.map_or(u16::MAX, Spanned::into_inner),
         bits,
-        requests: c.count(file.link.request_queue, "link.request_queue", REQUESTS, MAX_QUEUE),
-        granted: c.count(file.link.granted_queue, "link.granted_queue", GRANTED, MAX_QUEUE),
+        requests: c.number(file.link.request_queue, "link.request_queue", REQUESTS, (1, MAX_QUEUE)),
+        granted: c.number(file.link.granted_queue, "link.granted_queue", GRANTED, (1, MAX_QUEUE)),
         entries,
         admission: admission(&mut c, file.admission, entries),
         keep: file.flow_table.state_file.map(|path| {
-            if !path.get_ref().is_absolute() {
-                let what = format!("{:?} must be an absolute path", path.get_ref());
-                c.problem(&path, "flow_table.state_file", what);
-            }
+            c.absolute_path(&path, "flow_table.state_file");
             path.into_inner()
         }),
         xdp_declined_flows: xdp_entries(
@@ -191,43 +146,19 @@ pub(super) fn check(
             XDP_BLOCKED_PREFIXES,
         ),
         clamp_mss: file.tunnel.clamp_mss,
-        udp: file.tunnel.udp_port.map(|port| {
-            if *port.get_ref() == 0 {
-                c.problem(
-                    &port,
-                    "tunnel.udp_port",
-                    "0 is not a port: the standard port of GUE is 6080",
-                );
-            }
-            port.into_inner()
-        }),
+        udp: c.tunnel_port(file.tunnel.udp_port),
         sealed: false,
         icmp_rate: file.tunnel.icmp_rate.unwrap_or(ICMP_RATE),
-        stall: stall(file.workers.stall_timeout),
-        cores: cores(&mut c, file.workers.cores),
-        control: {
-            let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
-            (!socket.as_os_str().is_empty()).then_some(socket)
-        },
-        punts: file.punt.rates(PuntRates::GATE),
-        metrics: Metrics::check(file.metrics, &mut |at, key, what| {
-            c.problems.push(Problem { line: place(text, at).0, key, what });
-        }),
-        log: Level::check(file.log, &mut |at, key, what| {
-            c.problems.push(Problem { line: place(text, at).0, key, what });
-        }),
-        distribution: file.distribution.map(|table| {
-            DistributionConfig::check(table, folder, &mut |at, key, what| {
-                let line = place(text, at).0;
-                c.problems.push(Problem { line, key, what });
-            })
-        }),
+        daemon: sections.check(&mut c, PuntRates::GATE),
+        distribution: file
+            .distribution
+            .map(|section| DistributionConfig::check(section, folder, &mut c)),
     };
     let ids: Vec<u32> = file.sender.iter().map(|sender| *sender.id.get_ref()).collect();
-    let extra_sources = addresses(&mut c, &file.decisions.sources, "decisions.sources");
-    let v1_sources = addresses(&mut c, &file.decisions.v1_sources, "decisions.v1_sources");
-    let (senders, limits) = senders(&mut c, file.sender, path);
-    let workers = fixed.cores.len();
+    let extra_sources = c.addresses(&file.decisions.sources, "decisions.sources");
+    let v1_sources = c.addresses(&file.decisions.v1_sources, "decisions.v1_sources");
+    let (senders, limits) = senders(&mut c, file.sender, folder);
+    let workers = fixed.daemon.cores.len();
     let (rules, programs) = match bundle {
         None => {
             let ruled = text::Ruled {
@@ -315,18 +246,18 @@ fn check_rules(
         candidate,
         sets,
     };
-    if rules.rules.is_empty() && c.problems.is_empty() {
-        let what = "no [[policy]]: all packets would be dropped; add one".into();
-        c.problems.push(Problem { line: 1, key: "policy", what });
+    if rules.rules.is_empty() && c.is_valid() {
+        let what = "no [[policy]]: all packets would be dropped; add one";
+        c.problem_at_line(1, "policy", what);
     }
-    if c.problems.is_empty() {
+    if c.is_valid() {
         rules::tunnel_ends(c, &rules);
     }
-    if c.problems.is_empty()
+    if c.is_valid()
         && let Err(bad) = rules.policy(1)
     {
         let line = rules.rules.first().map_or(1, |rule| rule.line);
-        c.problems.push(Problem { line, key: "policy", what: bad.to_string() });
+        c.problem_at_line(line, "policy", bad.to_string());
     }
     let programs = programs(c, ruled.program, folder);
     (rules, programs)
@@ -341,7 +272,7 @@ fn rules_of_bundle(
     let (text, path) = bundle::role_file(bundle, IN_BUNDLE)?;
     let ruled = shape(text, &path)?;
     let senders = senders(&ruled);
-    let mut c = Checker { text, problems: Vec::new() };
+    let mut c = Checker::new(text);
     let (mut rules, programs) =
         check_rules(&mut c, ruled, &senders, workers, FileSource::Bundle(bundle));
     c.finish(&path)?;
@@ -359,63 +290,26 @@ pub fn check_bundle(bundle: &Bundle) -> Result<(), ConfigError> {
     rules_of_bundle(bundle, named, 1).map(|_| ())
 }
 
+/// Reads the keys of an interface; each value comes with its key.
 fn side(
     c: &mut Checker<'_>,
-    name: &Spanned<String>,
-    mode: Option<&Spanned<String>>,
-    key: &'static str,
+    (name, name_key): (&Spanned<String>, &'static str),
+    (mode, mode_key): (Option<&Spanned<String>>, &'static str),
+    (rpf, rpf_key): (Option<&Spanned<String>>, &'static str),
 ) -> Side {
-    // IFNAMSIZ is 16 with the terminating zero.
-    if name.get_ref().is_empty() || name.get_ref().len() > 15 {
-        let what = format!("{:?} is not an interface name: from 1 to 15 bytes", name.get_ref());
-        c.problem(name, key, what);
+    c.interface_name(name, name_key);
+    Side {
+        name: name.get_ref().clone(),
+        mode: c.mode(mode, mode_key),
+        sources: c.reverse_path_filter(rpf, rpf_key),
     }
-    let choice = match mode.map(|mode| mode.get_ref().as_str()) {
-        None | Some("auto") => ModeChoice::Auto,
-        Some("zero-copy") => ModeChoice::ZeroCopy,
-        Some("copy") => ModeChoice::Copy,
-        Some("generic") => ModeChoice::Generic,
-        Some(other) => {
-            if let Some(mode) = mode {
-                let what = format!("{other:?} is unknown: auto, zero-copy, copy or generic");
-                c.problem(mode, key, what);
-            }
-            ModeChoice::Auto
-        }
-    };
-    Side { name: name.get_ref().clone(), mode: choice, sources: ReversePathFilter::Off }
 }
 
 /// Reads whether tunnels are sealed, with its line, if that is stated.
 fn authentication(c: &mut Checker<'_>, value: Option<&Spanned<String>>) -> Option<(usize, bool)> {
     let value = value?;
-    let on = match value.get_ref().as_str() {
-        "on" => true,
-        "off" => false,
-        other => {
-            let what = format!("{other:?} is unknown: on or off");
-            c.problem(value, "tunnel.authentication", what);
-            false
-        }
-    };
+    let on = c.choice(Some(value), "tunnel.authentication", &ON_OFF).unwrap_or(false);
     Some((c.line(value), on))
-}
-
-/// Reads the reverse path filter of an interface.
-fn sources(
-    c: &mut Checker<'_>,
-    check: Option<&Spanned<String>>,
-    key: &'static str,
-) -> ReversePathFilter {
-    match check.map(|check| (check, check.get_ref().as_str())) {
-        None | Some((_, "off")) => ReversePathFilter::Off,
-        Some((_, "loose")) => ReversePathFilter::Loose,
-        Some((_, "strict")) => ReversePathFilter::Strict,
-        Some((at, other)) => {
-            c.problem(at, key, format!("{other:?} is unknown: off, loose or strict"));
-            ReversePathFilter::Off
-        }
-    }
 }
 
 /// Reads a rate in bits a second, with the units of tc(8).
@@ -439,7 +333,7 @@ fn admission(c: &mut Checker<'_>, stated: text::Admission, entries: usize) -> Op
     let enabled = enabled.unwrap_or(true);
     let default = (FIRST_PACKETS_PER_ENTRY * entries).max(MIN_FIRST_PACKETS);
     let key = "admission.first_packet_entries";
-    let first_packet_entries = c.count(first_packet_entries, key, default, MAX_FIRST_PACKETS);
+    let first_packet_entries = c.number(first_packet_entries, key, default, (1, MAX_FIRST_PACKETS));
     if let Some(share) = threshold.as_ref().filter(|share| !(0.0..=1.0).contains(share.get_ref())) {
         let what = format!("{} is out of range: a share from 0 to 1", share.get_ref());
         c.problem(share, "admission.threshold", what);
@@ -484,27 +378,10 @@ fn xdp_entries(
     value.into_inner()
 }
 
-fn cores(c: &mut Checker<'_>, cores: Option<Spanned<Vec<usize>>>) -> Vec<Option<usize>> {
-    let Some(listed) = cores else { return vec![None] };
-    let mut seen = listed.get_ref().clone();
-    seen.sort_unstable();
-    seen.dedup();
-    if seen.is_empty() || seen.len() < listed.get_ref().len() {
-        let what = "an empty list or a duplicate core: name each core once";
-        c.problem(&listed, "workers.cores", what);
-        return vec![None];
-    }
-    listed.into_inner().into_iter().map(Some).collect()
-}
-
-fn addresses(c: &mut Checker<'_>, listed: &[Spanned<String>], key: &'static str) -> Vec<IpAddr> {
-    listed.iter().filter_map(|at| c.read(at, key, "an IP address")).collect()
-}
-
 /// The senders' keys and their limits, by number.
 type Senders = (Vec<(u32, Keys)>, Vec<(u32, SenderLimits)>);
 
-fn senders(c: &mut Checker<'_>, listed: Vec<text::Sender>, path: &Path) -> Senders {
+fn senders(c: &mut Checker<'_>, listed: Vec<text::Sender>, folder: &Path) -> Senders {
     let mut senders: Vec<(u32, Keys)> = Vec::new();
     let mut all_limits = Vec::new();
     for text::Sender { id, keys, prefixes, max_expiry, max_prefix_decisions } in listed {
@@ -518,20 +395,8 @@ fn senders(c: &mut Checker<'_>, listed: Vec<text::Sender>, path: &Path) -> Sende
             c.problem(&keys, "sender.keys", "no key: no message of the sender could be verified");
         }
         let mut read = Keys::default();
-        for (name, file) in keys.get_ref() {
-            let Ok(name) = name.parse::<u16>() else {
-                c.problem(
-                    file,
-                    "sender.keys",
-                    format!("{name:?} is not a key number: from 0 to 65535"),
-                );
-                continue;
-            };
-            let file_path = path.parent().unwrap_or(Path::new("")).join(file.get_ref());
-            match read_secret(&file_path) {
-                Ok(secret) => read.add(name, &secret),
-                Err(what) => c.problem(file, "sender.keys", what),
-            }
+        for (name, secret) in c.secrets(keys.get_ref(), folder, "sender.keys") {
+            read.add(name, &secret);
         }
         senders.push((number, read));
         all_limits.push((number, limits(c, &prefixes, max_expiry, max_prefix_decisions)));

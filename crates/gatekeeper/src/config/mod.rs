@@ -81,7 +81,7 @@
 //! [distribution]               # policies as signed bundles: crate `bundle`
 //! ```
 //!
-//! `[workers]`, `[punt]`, `[control]` and `[metrics]` are those of the router. The settings in
+//! `[workers]`, `[punt]`, `[control]`, `[log]` and `[metrics]` are those of the router. The settings in
 //! [`Fixed`] hold as long as the gate runs; a reload (SIGHUP) reads the others again and applies all
 //! of them or none. Grantor sets, policy, lists of sources, programs and rules can come in a bundle's
 //! `gate.toml`, which then replace all of those in the file. A candidate (`candidate.rs`) is a file of
@@ -102,7 +102,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use feed::netlink::AnyPrefix;
-use fib::Choice;
 use gate::decision::v2::keys::Keys;
 use gate::policy::sources::SourceLists;
 use gate::policy::{Action, Address, Grantor, Policy, PolicyBuilder, PolicyError, RuleId};
@@ -114,8 +113,8 @@ use wire::udp;
 
 use crate::sender_limits::SenderLimits;
 use bundle::{Bundle, DistributionConfig, read_bundle_in_force};
-use config::{self, ConfigError, Level, MAIN, Metrics, shape};
-use datapath::{PuntRates, ReversePathFilter};
+use config::{self, ConfigError, DaemonConfig, MAIN, read_text, shape};
+use datapath::ReversePathFilter;
 
 pub use check::check_bundle;
 
@@ -123,10 +122,10 @@ pub use check::check_bundle;
 pub const FRONT: usize = 0;
 /// The port toward the grantors.
 pub const BACK: usize = 1;
-/// The maximum number of prefixes behind a gate in its XDP program's map; memory is used only for those
-/// that exist.
 /// The rules of a policy that are counted one by one; the first ones.
 pub(crate) const MAX_COUNTED_RULES: usize = 256;
+/// The maximum number of prefixes behind a gate in its XDP program's map; memory is used only for those
+/// that exist.
 const MOST_INSIDE: u32 = 1 << 20;
 
 /// A configuration without contradictions.
@@ -191,18 +190,8 @@ pub struct Fixed {
     pub sealed: bool,
     /// The maximum number of ICMP errors a second, of all workers.
     pub icmp_rate: u32,
-    /// The core of each worker.
-    pub cores: Vec<Option<usize>>,
-    /// The time after which a stalled worker gets no more packets, if limited.
-    pub stall: Option<Duration>,
-    /// The path of the control socket.
-    pub control: Option<PathBuf>,
-    /// The settings of the metrics, if they are served.
-    pub metrics: Option<Metrics>,
-    /// The least severe level of log lines.
-    pub log: Option<Level>,
-    /// The maximum number of punts a second, by class.
-    pub punts: PuntRates,
+    /// The settings that all daemons have.
+    pub daemon: DaemonConfig,
     /// The settings of the distribution of bundles, if configured.
     pub distribution: Option<DistributionConfig>,
 }
@@ -360,9 +349,7 @@ impl Config {
     ///
     /// As [`load`](Self::load).
     pub fn load_over(path: &Path, bundle: Option<&Arc<Bundle>>) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
-        Self::parse_over(&text, path, bundle)
+        Self::parse_over(&read_text(path)?, path, bundle)
     }
 
     /// Reads the text of a file whose name is `path`.
@@ -400,27 +387,11 @@ impl Config {
             protected: MOST_INSIDE,
             fail_closed: !fail_open,
         };
-        config::Config {
-            path: self.path.clone(),
-            interfaces: vec![
-                interface(&self.fixed.front, front),
-                interface(&self.fixed.back, EarlyDropConfig::default()),
-            ],
-            next_hops: Vec::new(),
-            files: Vec::new(),
-            routes_v4: Vec::new(),
-            routes_v6: Vec::new(),
-            cores: self.fixed.cores.clone(),
-            stall: self.fixed.stall,
-            engine_v4: Choice::Auto,
-            engine_v6: Choice::Auto,
-            fpm: None,
-            control: self.fixed.control.clone(),
-            metrics: self.fixed.metrics.clone(),
-            log: self.fixed.log,
-            image: None,
-            punts: self.fixed.punts,
-        }
+        let interfaces = vec![
+            interface(&self.fixed.front, front),
+            interface(&self.fixed.back, EarlyDropConfig::default()),
+        ];
+        config::Config::of_role(&self.path, interfaces, self.fixed.daemon.clone())
     }
 }
 

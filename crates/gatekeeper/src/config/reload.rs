@@ -13,7 +13,7 @@ impl Config {
     pub(crate) fn keys_needing_restart(&self, running: &Fixed) -> Vec<&'static str> {
         // Live: the rules, senders and programs of the file, or of its bundle.
         let Self { path: _, fixed, rules: _, trust: _, programs: _, bundle: _ } = self;
-        running.changed_keys(fixed).of(ReloadClass::NeedsRestart)
+        running.changed_keys(fixed).not_live()
     }
 }
 
@@ -39,12 +39,7 @@ impl Fixed {
             udp,
             sealed,
             icmp_rate,
-            cores,
-            stall,
-            control,
-            metrics,
-            log,
-            punts,
+            daemon,
             distribution,
         } = self;
         let mut changed = ChangedKeys::default();
@@ -73,12 +68,7 @@ impl Fixed {
         compare("tunnel.udp_port", udp, &new.udp, &mut changed);
         compare("tunnel.authentication", sealed, &new.sealed, &mut changed);
         compare("tunnel.icmp_rate", icmp_rate, &new.icmp_rate, &mut changed);
-        compare("workers.cores", cores, &new.cores, &mut changed);
-        compare("workers.stall_timeout", stall, &new.stall, &mut changed);
-        compare("control.socket", control, &new.control, &mut changed);
-        compare("metrics", metrics, &new.metrics, &mut changed);
-        compare("log.level", log, &new.log, &mut changed);
-        compare("punt", punts, &new.punts, &mut changed);
+        daemon.compare(&new.daemon, &mut changed);
         compare("distribution", distribution, &new.distribution, &mut changed);
         changed
     }

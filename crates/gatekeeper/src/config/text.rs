@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use bundle::config as distribution;
-use config::{LogSection, MetricsSection, PuntSection, TimeSpan};
+use bundle::config::DistributionSection;
+use config::{ControlSection, LogSection, MetricsSection, PuntSection, TimeSpan, WorkersSection};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,16 +41,16 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) rules: Rules,
     #[serde(default)]
-    pub(super) workers: Workers,
+    pub(super) workers: WorkersSection,
     #[serde(default)]
-    pub(super) control: Control,
+    pub(super) control: ControlSection,
     #[serde(default)]
     pub(super) metrics: MetricsSection,
     #[serde(default)]
     pub(super) log: LogSection,
     #[serde(default)]
     pub(super) punt: PuntSection,
-    pub(super) distribution: Option<distribution::Text>,
+    pub(super) distribution: Option<DistributionSection>,
 }
 
 /// The parts that a bundle (crate `bundle`) may replace.
@@ -189,17 +189,4 @@ pub(super) struct Tunnel {
 pub(super) struct Rules {
     pub(super) version: Option<String>,
     pub(super) candidate: Option<Spanned<PathBuf>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Workers {
-    pub(super) cores: Option<Spanned<Vec<usize>>>,
-    pub(super) stall_timeout: Option<TimeSpan>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Control {
-    pub(super) socket: Option<PathBuf>,
 }

@@ -34,7 +34,7 @@
 //! keys = { 1 = "grantor.key" }    # by number: files of 64 hexadecimal digits; the highest number signs
 //! ```
 //!
-//! `[workers]`, `[punt]`, `[control]` and `[metrics]` are those of the router; `[distribution]` is
+//! `[workers]`, `[punt]`, `[control]`, `[log]` and `[metrics]` are those of the router; `[distribution]` is
 //! described in `crates/bundle/src/config.rs`. A reload (SIGHUP) reads the policy, the candidate, the lists
 //! and the programs again, and applies them if all of them are valid. The settings in [`Fixed`], the
 //! keys of `[decisions]` among them, cannot change: a reload that would change one is refused. A bundle's `grantor.toml` can replace the same parts:
@@ -46,23 +46,21 @@ mod text;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use fib::{Choice, Publisher};
+use fib::Publisher;
 use gate::decision::v2::transfer::ProgramImage;
 use gate::grantor::{Limits, Lists, PolicyResult};
 use gate::policy::Address;
 use port::af_xdp::ModeChoice;
-use toml::Spanned;
 use wire::tunnel::GUE;
 
-use self::check::Checker;
+use self::check::{ON_OFF, check_ruled, protocol_version, ruling};
 use self::text::{File, Ruled, RuledPolicy};
 use super::decider::Policies;
 use super::decision_sender::ProtocolVersion;
 use super::recorder::CaptureSettings;
 use bundle::{Bundle, DistributionConfig, FileSource, read_bundle_in_force};
-use config::{self, CONTROL, ConfigError, Level, MAIN, Metrics, Problem, place, shape};
+use config::{self, Checker, ConfigError, DaemonConfig, DaemonSections, MAIN, read_text, shape};
 use datapath::{PuntRates, ReversePathFilter};
 
 /// The default size of the capture of requests.
@@ -111,18 +109,8 @@ pub struct Fixed {
     pub record: Option<CaptureSettings>,
     /// The version of the decision protocol, with this grantor's number and keys.
     pub protocol: ProtocolVersion,
-    /// The core of each worker.
-    pub cores: Vec<Option<usize>>,
-    /// The time after which a stalled worker gets no more packets, if limited.
-    pub stall: Option<Duration>,
-    /// The path of the control socket.
-    pub control: Option<PathBuf>,
-    /// The settings of the metrics, if they are served.
-    pub metrics: Option<Metrics>,
-    /// The least severe level of log lines.
-    pub log: Option<Level>,
-    /// The maximum number of punts a second, by class.
-    pub punts: PuntRates,
+    /// The settings that all daemons have.
+    pub daemon: DaemonConfig,
     /// The settings of the distribution of bundles, if configured.
     pub distribution: Option<DistributionConfig>,
 }
@@ -171,8 +159,7 @@ impl Config {
     ///
     /// As [`load`](Self::load).
     pub fn load_over(path: &Path, bundle: Option<&Arc<Bundle>>) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
+        let text = read_text(path)?;
         Self::check(shape(&text, path)?, &text, path, bundle)
     }
 
@@ -193,7 +180,7 @@ impl Config {
         path: &Path,
         bundle: Option<&Arc<Bundle>>,
     ) -> Result<Self, ConfigError> {
-        let mut c = Checker { text, problems: Vec::new() };
+        let mut c = Checker::new(text);
         let folder = path.parent().unwrap_or(Path::new(""));
         let names = file.interfaces.get_ref();
         let has_duplicate = names.iter().enumerate().any(|(at, name)| names[..at].contains(name));
@@ -204,12 +191,12 @@ impl Config {
             let what = "name at least one interface, each once, with 1 to 15 bytes";
             c.problem(&file.interfaces, "interfaces", what);
         }
-        let ends = c.addresses(&file.tunnel.addresses, "tunnel.addresses");
-        let gates = c.addresses(&file.tunnel.gates, "tunnel.gates");
-        let port = file.tunnel.udp_port;
-        if let Some(port) = port.as_ref().filter(|port| *port.get_ref() == 0) {
-            c.problem(port, "tunnel.udp_port", "0 is not a port: the standard port of GUE is 6080");
-        }
+        let mut addresses = |listed: &[_], key| -> Vec<Address> {
+            c.addresses(listed, key).into_iter().map(Address::from).collect()
+        };
+        let ends = addresses(&file.tunnel.addresses, "tunnel.addresses");
+        let gates = addresses(&file.tunnel.gates, "tunnel.gates");
+        let port = c.tunnel_port(file.tunnel.udp_port);
         let tunnels = match file.tunnel.interfaces {
             None => names.first().into_iter().cloned().collect(),
             Some(listed) => {
@@ -229,34 +216,16 @@ impl Config {
             }
         };
         let version = *file.decisions.version.get_ref();
-        let sealed = match file.tunnel.authentication.as_ref().map(|at| (at, at.get_ref().as_str()))
-        {
-            None => version == 2,
-            Some((_, "off")) => false,
-            Some((at, "on")) => {
-                if version == 1 {
-                    let what = "version 1 of the protocol has no keys: use version 2, or \"off\"";
-                    c.problem(at, "tunnel.authentication", what);
-                }
-                true
-            }
-            Some((at, other)) => {
-                let what = format!("{other:?} is unknown: on or off");
-                c.problem(at, "tunnel.authentication", what);
-                true
-            }
-        };
-        let mib = file.policy.max_record_mib;
-        if let Some(mib) = &mib
-            && !(1..=1 << 20).contains(mib.get_ref())
-        {
-            c.problem(
-                mib,
-                "policy.max_record_mib",
-                format!("{} is out of range: from 1 to 1048576", mib.get_ref()),
-            );
+        let authentication = file.tunnel.authentication.as_ref();
+        let stated = c.choice(authentication, "tunnel.authentication", &ON_OFF);
+        if let Some(at) = authentication.filter(|_| version == 1 && stated == Some(true)) {
+            let what = "version 1 of the protocol has no keys: use version 2, or \"off\"";
+            c.problem(at, "tunnel.authentication", what);
         }
-        let max_bytes = mib.map_or(RECORD_MIB, Spanned::into_inner).saturating_mul(1 << 20);
+        let sealed = stated.unwrap_or(version == 2);
+        let mib = file.policy.max_record_mib;
+        let mib = c.number(mib, "policy.max_record_mib", RECORD_MIB, (1, 1 << 20));
+        let max_bytes = mib << 20;
         let record = file
             .policy
             .record_file
@@ -265,39 +234,31 @@ impl Config {
         if let Some(instructions) = file.policy.max_instructions {
             limits.instructions = instructions;
         }
-        if let Some(mib) = &file.policy.max_memory_mib {
-            if !(1..=65_536).contains(mib.get_ref()) {
-                c.problem(
-                    mib,
-                    "policy.max_memory_mib",
-                    format!("{} is out of range: from 1 to 65536", mib.get_ref()),
-                );
-            }
-            limits.memory = mib.get_ref().saturating_mul(1 << 20);
-        }
-        if let Some(ruling) = c.ruling(file.policy.fallback.as_ref(), "policy.fallback") {
+        let mib = file.policy.max_memory_mib;
+        let mib = c.number(mib, "policy.max_memory_mib", limits.memory >> 20, (1, 65_536));
+        limits.memory = mib << 20;
+        if let Some(ruling) = ruling(&mut c, file.policy.fallback.as_ref(), "policy.fallback") {
             limits.fallback = ruling;
         }
-        let fragments = c.ruling(file.policy.fragments.as_ref(), "policy.fragments");
-        let protocol = c.protocol_version(&file.decisions, folder);
-        let metrics = Metrics::check(file.metrics, &mut |at, key, what| {
-            c.problems.push(Problem { line: place(text, at).0, key, what });
-        });
-        let log = Level::check(file.log, &mut |at, key, what| {
-            c.problems.push(Problem { line: place(text, at).0, key, what });
-        });
-        let distribution = file.distribution.map(|table| {
-            DistributionConfig::check(table, folder, &mut |at, key, what| {
-                let line = place(text, at).0;
-                c.problems.push(Problem { line, key, what });
-            })
-        });
+        let fragments = ruling(&mut c, file.policy.fragments.as_ref(), "policy.fragments");
+        let protocol = protocol_version(&mut c, &file.decisions, folder);
+        let sections = DaemonSections {
+            workers: file.workers,
+            control: file.control,
+            metrics: file.metrics,
+            log: file.log,
+            punt: file.punt,
+        };
+        let daemon = sections.check(&mut c, PuntRates::ROUTER);
+        let distribution = file.distribution;
+        let distribution =
+            distribution.map(|section| DistributionConfig::check(section, folder, &mut c));
         let (policies, lists, programs) = match bundle {
             None => {
                 let policy =
                     RuledPolicy { file: file.policy.file, candidate: file.policy.candidate };
                 let ruled = Ruled { policy, list: file.list, program: file.program };
-                let checked = c.ruled(&ruled, version, FileSource::Disk(folder));
+                let checked = check_ruled(&mut c, &ruled, version, FileSource::Disk(folder));
                 c.finish(path)?;
                 checked
             }
@@ -306,25 +267,18 @@ impl Config {
                 policies_of_bundle(bundle, version)?
             }
         };
-        let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
-        let cores = file.workers.cores.filter(|cores| !cores.is_empty());
         let fixed = Fixed {
             interfaces: file.interfaces.into_inner(),
             ends,
             gates,
-            port: port.map(Spanned::into_inner),
+            port,
             tunnels,
             sealed,
             limits,
             fragments,
             record,
             protocol,
-            stall: config::stall(file.workers.stall_timeout),
-            cores: cores.map_or(vec![None], |cores| cores.into_iter().map(Some).collect()),
-            control: (!socket.as_os_str().is_empty()).then_some(socket),
-            metrics,
-            log,
-            punts: file.punt.rates(PuntRates::ROUTER),
+            daemon,
             distribution,
         };
         let bundle = bundle.cloned();
@@ -342,24 +296,8 @@ impl Config {
             guard: None,
             queues: None,
         };
-        config::Config {
-            path: self.path.clone(),
-            interfaces: self.fixed.interfaces.iter().map(interface).collect(),
-            next_hops: Vec::new(),
-            files: Vec::new(),
-            routes_v4: Vec::new(),
-            routes_v6: Vec::new(),
-            cores: self.fixed.cores.clone(),
-            stall: self.fixed.stall,
-            engine_v4: Choice::Auto,
-            engine_v6: Choice::Auto,
-            fpm: None,
-            control: self.fixed.control.clone(),
-            metrics: self.fixed.metrics.clone(),
-            log: self.fixed.log,
-            image: None,
-            punts: self.fixed.punts,
-        }
+        let interfaces = self.fixed.interfaces.iter().map(interface).collect();
+        config::Config::of_role(&self.path, interfaces, self.fixed.daemon.clone())
     }
 }
 
@@ -369,8 +307,8 @@ fn policies_of_bundle(
     version: u8,
 ) -> Result<(Policies, Lists, Vec<ProgramImage>), ConfigError> {
     let (text, path) = bundle::role_file(bundle, IN_BUNDLE)?;
-    let mut c = Checker { text, problems: Vec::new() };
-    let ruled = c.ruled(&shape(text, &path)?, version, FileSource::Bundle(bundle));
+    let mut c = Checker::new(text);
+    let ruled = check_ruled(&mut c, &shape(text, &path)?, version, FileSource::Bundle(bundle));
     c.finish(&path)?;
     Ok(ruled)
 }
@@ -397,7 +335,7 @@ pub fn check_bundle(bundle: &Bundle) -> Result<(), ConfigError> {
     let (policies, lists, _) = policies_of_bundle(bundle, 2)?;
     let (text, path) = bundle::role_file(bundle, IN_BUNDLE)?;
     let ruled: Ruled = shape(text, &path)?;
-    let mut c = Checker { text, problems: Vec::new() };
+    let mut c = Checker::new(text);
     if let Err((which, error)) = try_policies(&policies, &lists, Limits::default()) {
         match ruled.policy.candidate.as_ref().filter(|_| which == "candidate") {
             Some(candidate) => c.problem(candidate, "policy.candidate", error),

@@ -14,7 +14,7 @@ impl Config {
     pub(crate) fn keys_needing_restart(&self, running: &Fixed) -> Vec<&'static str> {
         // Live: policies, lists, programs, of the file or of its bundle.
         let Self { path: _, fixed, policies: _, lists: _, programs: _, bundle: _ } = self;
-        running.changed_keys(fixed).of(ReloadClass::NeedsRestart)
+        running.changed_keys(fixed).not_live()
     }
 }
 
@@ -31,12 +31,7 @@ impl Fixed {
             fragments,
             record,
             protocol,
-            cores,
-            stall,
-            control,
-            metrics,
-            log,
-            punts,
+            daemon,
             distribution,
         } = self;
         let mut changed = ChangedKeys::default();
@@ -52,12 +47,7 @@ impl Fixed {
         let key = "policy.record_file or policy.max_record_mib";
         compare(key, record, &new.record, &mut changed);
         protocol.compare(&new.protocol, &mut changed);
-        compare("workers.cores", cores, &new.cores, &mut changed);
-        compare("workers.stall_timeout", stall, &new.stall, &mut changed);
-        compare("control.socket", control, &new.control, &mut changed);
-        compare("metrics", metrics, &new.metrics, &mut changed);
-        compare("log.level", log, &new.log, &mut changed);
-        compare("punt", punts, &new.punts, &mut changed);
+        daemon.compare(&new.daemon, &mut changed);
         compare("distribution", distribution, &new.distribution, &mut changed);
         changed
     }

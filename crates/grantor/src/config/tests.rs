@@ -20,7 +20,7 @@ fn invalid_values_are_reported_with_line_and_key() {
     std::fs::write(&path, good).unwrap();
     let config = Config::load(&path).unwrap();
     assert_eq!(config.fixed.ends, [Address::V4(0x0a09_0164)]);
-    assert!(config.fixed.limits.fallback.deliver && config.fixed.control.is_none());
+    assert!(config.fixed.limits.fallback.deliver && config.fixed.daemon.control.is_none());
     assert_eq!(config.fixed.port, None);
     let with = |port| good.replace("[policy]", &format!("udp_port = {port}\n[policy]"));
     std::fs::write(&path, with(6080)).unwrap();

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use config::{LogSection, MetricsSection, PuntSection, TimeSpan};
+use bundle::config::DistributionSection;
+use config::{ControlSection, LogSection, MetricsSection, PuntSection, WorkersSection};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,16 +24,16 @@ pub(super) struct File {
     pub(super) program: Vec<ProgramFile>,
     pub(super) decisions: Decisions,
     #[serde(default)]
-    pub(super) workers: Workers,
+    pub(super) workers: WorkersSection,
     #[serde(default)]
-    pub(super) control: Control,
+    pub(super) control: ControlSection,
     #[serde(default)]
     pub(super) metrics: MetricsSection,
     #[serde(default)]
     pub(super) log: LogSection,
     #[serde(default)]
     pub(super) punt: PuntSection,
-    pub(super) distribution: Option<bundle::config::Text>,
+    pub(super) distribution: Option<DistributionSection>,
 }
 
 /// The parts that a bundle may replace.
@@ -98,17 +99,4 @@ pub(super) struct Decisions {
     pub(super) id: u32,
     #[serde(default)]
     pub(super) keys: BTreeMap<String, Spanned<PathBuf>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Workers {
-    pub(super) cores: Option<Vec<usize>>,
-    pub(super) stall_timeout: Option<TimeSpan>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Control {
-    pub(super) socket: Option<PathBuf>,
 }

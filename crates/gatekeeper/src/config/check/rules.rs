@@ -10,13 +10,13 @@ use feed::netlink::AnyPrefix;
 use gate::decision::v2::sender::HEARTBEAT_INTERVAL;
 use gate::grantor::{ListPrefix, lines};
 use gate::policy::sources::{SourceClass, SourceListBuilder, SourceLists};
-use gate::policy::{Action, Address, Grantor, RuleId};
+use gate::policy::{Action, Grantor, RuleId};
 use toml::Spanned;
 
-use super::{Checker, check_rules};
+use super::{check_rules, rate};
 use crate::config::{MAX_COUNTED_RULES, Member, Rule, Rules, Set, text};
 use bundle::FileSource;
-use config::{ConfigError, Problem, TimeSpan, shape};
+use config::{Checker, ConfigError, TimeSpan, shape};
 
 /// The range of `hold_time`: at least three times a grantor's message interval.
 const HOLD_TIMES: RangeInclusive<TimeSpan> =
@@ -59,13 +59,7 @@ pub(super) fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[
             let Some(at) = c.read::<IpAddr>(&address, "grantors.members", "an IP address") else {
                 continue;
             };
-            let grantor = Grantor {
-                address: match at {
-                    IpAddr::V4(at) => Address::V4(at.into()),
-                    IpAddr::V6(at) => Address::V6(at.into()),
-                },
-                weight: weight.unwrap_or(1),
-            };
+            let grantor = Grantor { address: at.into(), weight: weight.unwrap_or(1) };
             if read.iter().any(|other| other.grantor.address == grantor.address) {
                 c.problem(&address, "grantors.members", format!("{at} is a duplicate"));
             }
@@ -116,7 +110,7 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
             if !matches!(action, Action::Grantors(_)) {
                 c.problem(&at, key, "a limit needs `grantors`: other actions have none");
             }
-            Some(c.rate(&at, key))
+            Some(rate(c, &at, key))
         };
         let limit = bound(limit, "policy.limit");
         let per_destination_limit = bound(per_destination_limit, "policy.per_destination_limit");
@@ -159,7 +153,7 @@ pub(super) fn tunnel_ends(c: &mut Checker<'_>, rules: &Rules) {
             "{prefix} leads by {action:?} to {end}, where tunnels end: packets out of them are \
              delivered without a check; add a [[policy]] with the prefix of {end} and action = \"drop\""
         );
-        c.problems.push(Problem { line: rule.line, key: "policy.action", what });
+        c.problem_at_line(rule.line, "policy.action", what);
     }
 }
 
@@ -247,7 +241,7 @@ fn check_candidate(
     folder: FileSource<'_>,
 ) -> Result<Rules, ConfigError> {
     let mut ruled: text::Ruled = shape(text, path)?;
-    let mut c = Checker { text, problems: Vec::new() };
+    let mut c = Checker::new(text);
     if let Some(nested) = ruled.rules.candidate.take() {
         let what = "a candidate cannot have a candidate: remove the key";
         c.problem(&nested, "rules.candidate", what);
@@ -273,7 +267,7 @@ pub(super) fn source_table(
         }
     }
     listed.build().map(Arc::new).unwrap_or_else(|full| {
-        c.problems.push(Problem { line: 1, key: "block", what: full.to_string() });
+        c.problem_at_line(1, "block", full.to_string());
         Arc::default()
     })
 }
