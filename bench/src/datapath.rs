@@ -99,7 +99,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let keys6 = Stream::Pfx.keys::<u128>(PACKETS, &routes.v6);
     let right4 = right(&keys4, args.sources, |key| forwards4(v4.fib(), key));
     let right6 = right(&keys6, args.sources, |key| forwards6(v6.fib(), key));
-    let readers = || Tables::one(v4.reader(), v6.reader());
+    let readers = || Tables::single(v4.reader(), v6.reader());
     let hops = routes.v4.iter().map(|r| r.1).chain(routes.v6.iter().map(|r| r.1)).max();
     let adjacencies = Publisher::new(adjacencies(hops.unwrap_or(Hop::NONE), args.members));
     let mut scores = Vec::new();

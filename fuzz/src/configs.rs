@@ -53,7 +53,7 @@ fn refused(error: &ConfigError, text: &str, tally: &mut Tally) {
     let lines = text.lines().count().max(1);
     match error {
         ConfigError::Shape { line, .. } => assert!((1..=lines + 1).contains(line), "{error}"),
-        ConfigError::Sense { problems, .. } => {
+        ConfigError::Invalid { problems, .. } => {
             assert!(!problems.is_empty(), "rejected without a problem");
             for problem in problems {
                 assert!((1..=lines + 1).contains(&problem.line), "{error}");

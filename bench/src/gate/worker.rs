@@ -245,7 +245,7 @@ impl Bench {
         let worker = Worker::new(WorkerSetup {
             arena: Arena::new(8192, 2048).context("memory for frames")?,
             ports: vec![Box::new(flood), Box::new(out)],
-            tables: Tables::one(v4.reader(), v6.reader()),
+            tables: Tables::single(v4.reader(), v6.reader()),
             adjacencies: adjacencies.reader(),
             ingresses: ingresses.reader(),
             wants: wants().0,

@@ -226,7 +226,7 @@ mod tests {
         let section = toml::from_str(text).unwrap();
         let config = DistributionConfig::check(section, Path::new("/etc/x"), &mut c);
         let wrong = match c.finish(Path::new("gate.toml")) {
-            Err(ConfigError::Sense { problems, .. }) => problems,
+            Err(ConfigError::Invalid { problems, .. }) => problems,
             _ => Vec::new(),
         };
         let wrong = wrong.iter().map(|problem| problem.key).collect();

@@ -69,7 +69,7 @@ pub fn role_file<'b>(
     name: &'static str,
 ) -> Result<(&'b str, PathBuf), ConfigError> {
     let version = bundle.header().version;
-    let error = |what: &str| ConfigError::Sense {
+    let error = |what: &str| ConfigError::Invalid {
         path: format!("bundle {version}").into(),
         problems: vec![Problem { line: 1, key: name, what: what.to_owned() }],
     };

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn log_start(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
     let ms = |took: &Duration| took.as_secs_f64() * 1e3;
     match daemon.image_start() {
-        ImageStart::Unasked => {}
+        ImageStart::NotConfigured => {}
         ImageStart::Missing => log::info!("no image file yet; started without one"),
         ImageStart::Refused(reason) => log::warn!("started without the image: {reason}"),
         ImageStart::Used { ready, forwarding } => log::info!(
@@ -132,12 +132,12 @@ impl Service for RouterService {
     }
 
     fn log_events(&mut self) {
-        match self.daemon.attend() {
+        match self.daemon.poll() {
             Some(Ok(change)) => log::info!("routing rules have changed: {change}"),
             Some(Err(error)) => log::warn!("routing rules have changed: {error}"),
             None => {}
         }
-        for line in self.daemon.news() {
+        for line in self.daemon.drain_notices() {
             log::info!("{line}");
         }
         let error = self.daemon.last_save().and_then(|saved| saved.as_ref().err());

@@ -71,14 +71,14 @@ impl<'t> Checker<'t> {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Sense`] with the problems, in the order of their lines, if there is one.
+    /// [`ConfigError::Invalid`] with the problems, in the order of their lines, if there is one.
     pub fn finish(&mut self, path: &Path) -> Result<(), ConfigError> {
         if self.problems.is_empty() {
             return Ok(());
         }
         let mut problems = std::mem::take(&mut self.problems);
         problems.sort_by_key(|problem| problem.line);
-        Err(ConfigError::Sense { path: path.into(), problems })
+        Err(ConfigError::Invalid { path: path.into(), problems })
     }
 
     /// Parses a value such as an address; `form` describes what it should be.

@@ -224,7 +224,7 @@ pub enum ConfigError {
         what: String,
     },
     /// Values are invalid, or contradict each other.
-    Sense {
+    Invalid {
         /// The file.
         path: PathBuf,
         /// All problems.
@@ -252,7 +252,7 @@ impl fmt::Display for ConfigError {
             Self::Shape { path, line, column, what } => {
                 write!(f, "{}:{line}:{column}: {what}", path.display())
             }
-            Self::Sense { path, problems } => {
+            Self::Invalid { path, problems } => {
                 for (at, Problem { line, key, what }) in problems.iter().enumerate() {
                     let end = if at == 0 { "" } else { "\n" };
                     write!(f, "{end}{}:{line}: {key}: {what}", path.display())?;
@@ -332,9 +332,9 @@ impl Config {
 
 impl ConfigError {
     /// Makes the error of the stored bundles (`distribution.store_dir` of the file `path`).
-    pub fn kept(path: &Path, what: String) -> Self {
+    pub fn stored_bundles(path: &Path, what: String) -> Self {
         let problems = vec![Problem { line: 1, key: "distribution.store_dir", what }];
-        Self::Sense { path: path.into(), problems }
+        Self::Invalid { path: path.into(), problems }
     }
 }
 

@@ -96,7 +96,7 @@ mod tests {
             let metrics = Metrics::check(toml::from_str(text).unwrap(), &mut c);
             let error = c.finish("".as_ref()).err();
             let problems = match error {
-                Some(ConfigError::Sense { problems, .. }) => problems,
+                Some(ConfigError::Invalid { problems, .. }) => problems,
                 _ => Vec::new(),
             };
             (metrics, problems)

@@ -52,7 +52,7 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
 /// Returns every problem as `line: key: description`.
 fn problems(text: &str) -> Vec<String> {
     match parse(text).expect_err("the text is bad") {
-        ConfigError::Sense { problems, .. } => {
+        ConfigError::Invalid { problems, .. } => {
             problems.iter().map(|p| format!("{}: {}: {}", p.line, p.key, p.what)).collect()
         }
         other => panic!("of shape, not of sense: {other}"),
@@ -108,7 +108,7 @@ fn unknown_missing_and_mistyped_keys_are_named_with_their_line() {
 }
 
 #[test]
-fn all_contradictions_are_told_at_once() {
+fn all_contradictions_are_reported_at_once() {
     let text = r#"
 [[interface]]
 name = "west"
@@ -165,7 +165,7 @@ cores = [0, 0]
 engine = "D99"
 engine_v6 = "D16X8R/64"
 "#;
-    let told = problems(text);
+    let found = problems(text);
     let expect = [
         "4: interface.mode: \"fast\" is unknown: auto, zero-copy, copy or generic",
         "5: interface.queues: 1 queues and 2 workers",
@@ -189,10 +189,10 @@ engine_v6 = "D16X8R/64"
         "52: workers.cores: core 0 is listed twice",
         "54: fib.engine: \"D99\": ",
     ];
-    for (told, expect) in told.iter().zip(expect) {
-        assert!(told.starts_with(expect), "told {told:?}, expected {expect:?}");
+    for (found, expect) in found.iter().zip(expect) {
+        assert!(found.starts_with(expect), "found {found:?}, expected {expect:?}");
     }
-    assert_eq!(told.len(), expect.len(), "{told:#?}");
+    assert_eq!(found.len(), expect.len(), "{found:#?}");
 
     let text = parse(text).unwrap_err().to_string();
     assert_eq!(text.lines().count(), expect.len());
@@ -200,7 +200,7 @@ engine_v6 = "D16X8R/64"
 }
 
 #[test]
-fn an_image_has_a_place_and_tables_that_are_kept() {
+fn an_image_has_a_path_and_tables_that_it_can_hold() {
     let with = |more: &str| format!("[[interface]]\nname = \"e\"\n{more}");
     let image = |text: &str| parse(&with(text)).unwrap().image;
     assert_eq!(image(""), None);
@@ -208,17 +208,20 @@ fn an_image_has_a_place_and_tables_that_are_kept() {
     assert_eq!((file.path.to_str(), file.every), (Some("/x/y"), None));
     let file = image("[image]\npath = \"/x/y\"\ninterval = \"60s\"\n").unwrap();
     assert_eq!(file.every.map(|every| every.as_secs()), Some(60));
-    let told =
+    let found =
         problems(&with("[image]\npath = \"x\"\ninterval = \"0s\"\n[fib]\nengine = \"lulea\"\n"));
-    assert!(told[0].starts_with("1: fib.engine: its tables are not kept in an image"), "{told:?}");
-    assert!(told[1].starts_with("4: image.path: "), "{told:?}");
-    assert!(told[2].starts_with("5: image.interval: "), "{told:?}");
-    assert_eq!(told.len(), 3);
+    assert!(
+        found[0].starts_with("1: fib.engine: its tables are not kept in an image"),
+        "{found:?}"
+    );
+    assert!(found[1].starts_with("4: image.path: "), "{found:?}");
+    assert!(found[2].starts_with("5: image.interval: "), "{found:?}");
+    assert_eq!(found.len(), 3);
 }
 
 #[test]
-fn no_interface_and_no_core_are_said() {
-    assert!(problems("").iter().any(|told| told.contains("at least one")));
+fn no_interface_and_no_core_are_errors() {
+    assert!(problems("").iter().any(|problem| problem.contains("at least one")));
     assert!(problems("[workers]\ncores = []\n")[0].starts_with("2: workers.cores: an empty list"));
 }
 

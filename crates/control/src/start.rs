@@ -312,7 +312,7 @@ fn adjust(
     wanted: &config::Interface,
     steered: &af_xdp::Locals,
 ) -> Result<Interface, StartError> {
-    let doing = "tell the steering program of an interface";
+    let doing = "configure the steering program of an interface";
     let result = interface.set_locals(steered).and_then(|()| interface.observe(wanted.observe));
     let result = result.and_then(|()| interface.set_stall(config.daemon.stall));
     result.map_err(|source| StartError::System { doing, source })?;

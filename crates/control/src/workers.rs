@@ -34,7 +34,7 @@ use port::PortStats;
 
 use super::rights;
 use datapath::stats::{Snapshot, WorkerStats};
-use datapath::{Lookup, Remains, TICK, Worker};
+use datapath::{Lookup, SuspendedState, TICK, Worker};
 
 /// Empty turns after which the worker yields its core.
 const YIELD_AFTER: u32 = 64;
@@ -80,7 +80,7 @@ pub struct Workers {
     /// They stop in order to be replaced: their held packets are kept.
     suspends: Arc<AtomicBool>,
     view: WorkersView,
-    threads: Vec<JoinHandle<Remains>>,
+    threads: Vec<JoinHandle<SuspendedState>>,
 }
 
 impl Workers {
@@ -110,7 +110,7 @@ impl Workers {
                 // The starting thread waits for this result.
                 let _ = started.send(pinned);
                 if !is_pinned {
-                    return Remains::default();
+                    return SuspendedState::default();
                 }
                 run(worker, &stop, &suspends, &published)
             })?;
@@ -148,12 +148,12 @@ impl Workers {
 
     /// Stops all workers as [`stop`](Self::stop) does, to replace them, and returns the state that
     /// each leaves to its successor: none of a worker that has died.
-    pub fn suspend(&mut self) -> Vec<Remains> {
+    pub fn suspend(&mut self) -> Vec<SuspendedState> {
         self.suspends.store(true, Ordering::Relaxed);
         self.end().1
     }
 
-    fn end(&mut self) -> (bool, Vec<Remains>) {
+    fn end(&mut self) -> (bool, Vec<SuspendedState>) {
         self.stop.store(true, Ordering::Relaxed);
         // Join all threads, also if one has panicked.
         let ends: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
@@ -182,7 +182,7 @@ fn run<L: Lookup>(
     stop: &AtomicBool,
     suspends: &AtomicBool,
     published: &PublishedCounters,
-) -> Remains {
+) -> SuspendedState {
     let mut empty = 0;
     let mut turns = 0u32;
     let mut reported = Instant::now();
@@ -219,7 +219,7 @@ fn run<L: Lookup>(
     }
     worker.close();
     report(&mut worker, &mut ports, published);
-    Remains::default()
+    SuspendedState::default()
 }
 
 /// Lets the ports receive no more and forwards the packets that they have received: the kernel

@@ -72,7 +72,7 @@ fn as_before(rig: &mut Rig) {
     assert_eq!(rig.leads("2001:db8::1"), Ok((1, 3)));
     assert_eq!(rig.leads_from(2, "10.1.1.1"), Ok((1, 2)));
     assert_eq!(rig.leads("20.0.0.1"), Err(Verdict::NoRoute));
-    let ways: Vec<_> = (0..4096).map(|flow| rig.asked(0, "14.0.0.1", flow).1.port()).collect();
+    let ways: Vec<_> = (0..4096).map(|flow| rig.resolve(0, "14.0.0.1", flow).1.port()).collect();
     let first = ways.iter().filter(|port| **port == Ok(0)).count();
     assert_eq!((first, ways.iter().filter(|port| **port == Ok(1)).count()), (1024, 3072));
 }
@@ -98,7 +98,7 @@ fn routes_that_come_take_the_images_place_with_the_same_hops() {
     let image = save(&before);
     let mut after = with_neighbors(7);
     adopt(&mut after, &image).unwrap();
-    let hop = |rig: &mut Rig, address| rig.asked(0, address, 0).0;
+    let hop = |rig: &mut Rig, address| rig.resolve(0, address, 0).0;
     let (ten, eleven) = (hop(&mut after, "10.1.1.1"), hop(&mut after, "11.1.1.1"));
     // The kernel reports the routes one by one. No change of routes is visible before the dump is
     // complete: neither the missing 11/8 nor the new routes. A new MAC of a neighbor is.
@@ -131,7 +131,7 @@ fn routes_that_come_take_the_images_place_with_the_same_hops() {
 }
 
 #[test]
-fn what_is_behind_an_interface_that_is_gone_is_the_hosts() {
+fn routes_of_a_missing_interface_go_to_the_host() {
     let mut before = with_neighbors(0);
     before.route(MAIN, "10.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
     // Interface 9 has no name after the restart, and 3 no name before it.
@@ -150,7 +150,7 @@ fn what_is_behind_an_interface_that_is_gone_is_the_hosts() {
 }
 
 #[test]
-fn what_is_no_image_of_this_router_changes_nothing() {
+fn foreign_image_changes_nothing() {
     let mut before = with_neighbors(0);
     routes(&mut before);
     let mut rig = with_neighbors(0);

@@ -39,7 +39,7 @@ impl Bench {
         let setup = WorkerSetup {
             arena: Arena::new(1024, 2048).unwrap(),
             ports: vec![Box::new(near.with_mac(MAC)), Box::new(out)],
-            tables: Tables::one(table.reader(), v6.reader()),
+            tables: Tables::single(table.reader(), v6.reader()),
             adjacencies: adjacencies.reader(),
             ingresses: Publisher::new(Ingresses::default()).reader(),
             wants: ask,

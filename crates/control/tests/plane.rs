@@ -33,7 +33,7 @@ fn a_route_leads_to_its_gateway_once_that_is_resolved() {
         assert_eq!(rig.plane.gateways(false), []);
         assert_eq!(rig.plane.gateways(true), wanted);
         // The port has the link's MAC and MTU; a neighbor's new MAC takes effect at once.
-        let (_, adjacency) = rig.asked(0, "10.1.1.1", 0);
+        let (_, adjacency) = rig.resolve(0, "10.1.1.1", 0);
         assert_eq!((adjacency.src_mac(), adjacency.mtu()), (mac(0x11), 1500));
         rig.neighbor(1, "192.0.2.1", Some(9));
         rig.plane.link(2, Some(&Link { up: false, ..link(2) }));
@@ -49,7 +49,7 @@ fn a_route_leads_to_its_gateway_once_that_is_resolved() {
 }
 
 #[test]
-fn what_the_router_cannot_do_is_the_hosts() {
+fn routes_the_router_cannot_serve_go_to_the_host() {
     for mut rig in both() {
         for (prefix, target) in [
             ("10.0.0.0/16", Target::Blackhole),
@@ -83,7 +83,7 @@ fn hosts_on_a_link_have_routes_of_their_own_while_they_are_known() {
         assert_eq!(rig.leads("192.0.2.8"), Err(Verdict::Unresolved));
         assert_eq!(rig.leads("192.0.2.9"), Err(Verdict::Unresolved));
         // The neighbor to resolve is the host itself, or the gateway.
-        let (hop, _) = rig.asked(0, "192.0.2.9", 0);
+        let (hop, _) = rig.resolve(0, "192.0.2.9", 0);
         assert_eq!(rig.plane.neighbors_of(hop, ip("192.0.2.9")), [(1, ip("192.0.2.9"))]);
         rig.idle();
         // A longer route by a gateway overrides the host route of the link, until it is removed.
@@ -119,8 +119,8 @@ fn several_ways_are_a_group_of_those_that_can_be_used() {
         let both = to(&[(1, Some("192.0.2.1"), 1), (2, Some("192.0.2.2"), 3)]);
         rig.route(MAIN, "10.0.0.0/8", Some(&both));
         rig.commit();
-        assert_eq!(rig.leads("10.0.0.1"), Err(Verdict::Unresolved), "nobody is resolved");
-        let (hop, _) = rig.asked(0, "10.0.0.1", 0);
+        assert_eq!(rig.leads("10.0.0.1"), Err(Verdict::Unresolved), "no neighbor is resolved");
+        let (hop, _) = rig.resolve(0, "10.0.0.1", 0);
         let wanted = [(1, ip("192.0.2.1")), (2, ip("192.0.2.2"))];
         assert_eq!(rig.plane.neighbors_of(hop, ip("10.0.0.1")), wanted);
         rig.neighbor(1, "192.0.2.1", Some(1));
@@ -128,7 +128,7 @@ fn several_ways_are_a_group_of_those_that_can_be_used() {
         let shares = |rig: &mut Rig| {
             let mut shares = [0u32; 2];
             for flow in 0..4096u64 {
-                let port = rig.asked(0, "10.0.0.1", flow).1.port().unwrap();
+                let port = rig.resolve(0, "10.0.0.1", flow).1.port().unwrap();
                 shares[usize::from(port)] += 1;
             }
             shares
@@ -164,7 +164,7 @@ fn hops_behind_a_port_that_goes_down_change_before_the_next_commit() {
         // The order of the kernel: first the link, then a message for each of its routes.
         rig.plane.link(1, Some(&Link { running: false, ..link(1) }));
         for flow in 0..100 {
-            assert_eq!(rig.asked(0, "10.0.0.1", flow).1.port(), Ok(1), "flow {flow}");
+            assert_eq!(rig.resolve(0, "10.0.0.1", flow).1.port(), Ok(1), "flow {flow}");
         }
         assert_eq!(rig.leads("11.0.0.1"), Err(Verdict::HostRoute));
         assert_eq!(rig.leads("12.0.0.1"), Ok((1, 2)));
@@ -174,7 +174,7 @@ fn hops_behind_a_port_that_goes_down_change_before_the_next_commit() {
         assert_eq!(rig.leads("11.0.0.1"), Err(Verdict::NoRoute));
         rig.plane.link(1, Some(&link(1)));
         rig.commit();
-        let to_first = |flow| rig.asked(0, "10.0.0.1", flow).1.port() == Ok(0);
+        let to_first = |flow| rig.resolve(0, "10.0.0.1", flow).1.port() == Ok(0);
         assert!((0..100).map(to_first).filter(|first| *first).count() > 20);
     }
 }
@@ -188,8 +188,8 @@ fn ports_have_the_routes_of_their_table() {
         rig.route(OTHER, "10.0.0.0/8", Some(&to(&[(3, Some("192.0.2.3"), 1)])));
         rig.route(77, "10.0.0.0/8", Some(&info(Target::Blackhole)));
         rig.commit();
-        assert_eq!(rig.asked(0, "10.0.0.1", 0).1.dst_mac(), mac(1));
-        assert_eq!(rig.asked(2, "10.0.0.1", 0).1.dst_mac(), mac(3));
+        assert_eq!(rig.resolve(0, "10.0.0.1", 0).1.dst_mac(), mac(1));
+        assert_eq!(rig.resolve(2, "10.0.0.1", 0).1.dst_mac(), mac(3));
         assert!(rig.plane.table(OTHER).is_some() && rig.plane.table(77).is_none());
     }
 }
@@ -284,12 +284,12 @@ fn tables_that_are_alike_share_their_memory() {
         let tables: Vec<_> = rig.plane.tables().collect();
         let of = |at: usize| tables[at].v4.footprint();
         bytes.push(if tables[0].v4.is_shared() { of(0) } else { of(0) + of(1) });
-        let lookups = [0x1000_0101, 0x1000_0201].map(|it| tables[1].v4.lookup(it));
+        let lookups = [0x1000_0101, 0x1000_0201].map(|address| tables[1].v4.lookup(address));
         assert_ne!(lookups[0], lookups[1]);
         assert_eq!(tables[1].v4.trace(0x1000_0101).0, lookups[0]);
     }
-    assert!(!apart.plane.tables().any(|it| it.v4.is_shared()));
-    assert!(together.plane.tables().all(|it| it.v4.is_shared() && it.v6.is_shared()));
+    assert!(!apart.plane.tables().any(|table| table.v4.is_shared()));
+    assert!(together.plane.tables().all(|table| table.v4.is_shared() && table.v6.is_shared()));
     assert!(bytes[1] * 3 < bytes[0] * 2, "apart and together: {bytes:?} bytes");
 }
 
@@ -375,7 +375,7 @@ fn link_with_another_mac_and_mtu_is_used_with_the_next_commit() {
         rig.plane.link(1, Some(&Link { mtu: 1280, mac: Some(mac(0x99)), ..link(1) }));
         assert!(rig.plane.take_port_changes() && !rig.plane.take_port_changes());
         rig.commit();
-        let (_, adjacency) = rig.asked(0, "10.1.1.1", 0);
+        let (_, adjacency) = rig.resolve(0, "10.1.1.1", 0);
         assert_eq!((adjacency.src_mac(), adjacency.mtu()), (mac(0x99), 1280));
         assert_eq!(rig.ingresses.current().get(0).mac, Some(mac(0x99)));
         assert_eq!(rig.ingresses.current().get(1).mac, Some(mac(0x12)));

@@ -163,11 +163,13 @@ impl Egress {
                 let turn =
                     Turn { arena, lanes, stats, adjacencies, wants, ingress, table, punts, now };
                 match disposition {
-                    Disposition::Forward => turn.stay(frame, kind, hop, verdict),
+                    Disposition::Forward => turn.hold_or_finish(frame, kind, hop, verdict),
                     Disposition::Originate
                     | Disposition::Return { .. }
                     | Disposition::Drop(_)
-                    | Disposition::Tunnel { .. } => turn.stay_own(frame, kind, hop, verdict),
+                    | Disposition::Tunnel { .. } => {
+                        turn.hold_or_finish_own(frame, kind, hop, verdict);
+                    }
                 }
             }
         }

@@ -99,7 +99,7 @@ impl Group {
             }
         }
         let fewer = shares.iter().all(|share| share.had > 0) && buckets.contains(&Hop::NONE);
-        settle(&mut shares, total, count as u64, fewer);
+        apportion(&mut shares, total, count as u64, fewer);
         deal(&mut buckets, &mut shares);
         Self { buckets: buckets.into(), members }
     }
@@ -131,7 +131,7 @@ fn find(shares: &mut [Share], hop: Hop) -> Option<&mut Share> {
 /// possible to the number that it had, `count` in all. If members were only removed (`fewer`), no
 /// remaining member is due fewer than it had, unless its weight has fallen, so that no other flow
 /// moves.
-fn settle(shares: &mut [Share], total: u64, count: u64, fewer: bool) {
+fn apportion(shares: &mut [Share], total: u64, count: u64, fewer: bool) {
     let floor = |share: &Share| share.weight * count / total;
     let ceiling = |share: &Share| (share.weight * count).div_ceil(total);
     // The excess of a share over its ideal, in fractions of a bucket with the denominator `total`.
@@ -257,9 +257,9 @@ mod tests {
             assert!(moves.iter().all(|&hash| all.choose(hash) == Hop(gone)));
             assert_eq!(moves.len(), MOST / 8, "and all of its flows do");
             // It returns, like a member whose link was down, and gets exactly its share.
-            let again = Group::of(&equal(1..=8), &without);
-            let moves = moved(&without, &again);
-            assert!(moves.iter().all(|&hash| again.choose(hash) == Hop(gone)));
+            let readded = Group::of(&equal(1..=8), &without);
+            let moves = moved(&without, &readded);
+            assert!(moves.iter().all(|&hash| readded.choose(hash) == Hop(gone)));
             assert_eq!(moves.len(), MOST / 8);
         }
     }

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use fib::Hop;
 use port::Frame;
 
-use super::want::{AGAIN, Key};
+use super::want::{Key, REPEAT_INTERVAL};
 
 /// The maximum number of held packets of each port.
 pub const HELD: usize = 128;
@@ -39,20 +39,21 @@ pub(super) struct Wait {
     /// The tick of its arrival.
     pub(super) since: u64,
     /// The hop that was last requested for it, and the tick of that request.
-    asked: Option<(Hop, u64)>,
+    requested: Option<(Hop, u64)>,
 }
 
 impl Wait {
     /// Makes the state of a packet that arrives at tick `now`.
     pub(super) fn new(now: u64) -> Self {
-        Self { since: now, asked: None }
+        Self { since: now, requested: None }
     }
 
     /// Returns whether to request `hop`; if so, the request counts as sent.
-    pub(super) fn asks(&mut self, hop: Hop, now: u64) -> bool {
-        let lately = self.asked.is_some_and(|(of, when)| of == hop && now - when < AGAIN);
+    pub(super) fn request_is_due(&mut self, hop: Hop, now: u64) -> bool {
+        let lately =
+            self.requested.is_some_and(|(of, when)| of == hop && now - when < REPEAT_INTERVAL);
         if !lately {
-            self.asked = Some((hop, now));
+            self.requested = Some((hop, now));
         }
         !lately
     }

@@ -24,8 +24,8 @@
 //! `dequeue_egress` gets it as an [`OversizedPacket`], so that its sender gets an ICMP error. A
 //! packet that enters a tunnel is never punted: the host's stack would forward it past the gate.
 //!
-//! What a tunnel needs beside its packet is a value that the worker owns ([`Tunnels`]): the
-//! addresses of the outer header, and the [`TunnelSealer`] of a gate with keys.
+//! The worker owns the data of a tunnel that is not in the packet ([`Tunnels`]): the addresses of
+//! the outer header, and the [`TunnelSealer`] of a gate with keys.
 
 use port::{Arena, Frame};
 use wire::tunnel::{Ends, Header, Ports};

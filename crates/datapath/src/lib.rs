@@ -73,4 +73,4 @@ pub use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use verdict::{Class, Origin, Verdict, VerdictMap};
 pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};
-pub use worker::{Remains, TICK, Worker, WorkerSetup};
+pub use worker::{SuspendedState, TICK, Worker, WorkerSetup};

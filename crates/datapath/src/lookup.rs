@@ -89,7 +89,7 @@ pub struct Tables {
 
 impl Tables {
     /// Makes the tables from the only one of each family, which has number 0.
-    pub fn one(v4: Reader<Fib<u32>>, v6: Reader<Fib<u128>>) -> Self {
+    pub fn single(v4: Reader<Fib<u32>>, v6: Reader<Fib<u128>>) -> Self {
         Self { v4: Numbered::Apart(vec![v4]), v6: Numbered::Apart(vec![v6]) }
     }
 }

@@ -50,7 +50,7 @@ pub fn parse(frame: &[u8], mac: [u8; 6], locals: &Locals) -> Parsed {
         match ether.kind() {
             ethernet::IPV4 => parse_v4(ether.payload(), locals).map(Parsed::V4),
             ethernet::IPV6 => parse_v6(ether.payload(), locals).map(Parsed::V6),
-            kind => Err(other(kind)),
+            kind => Err(verdict_of_kind(kind)),
         }
     } else {
         Err(elsewhere(ether.dst(), ether.kind()))
@@ -60,7 +60,7 @@ pub fn parse(frame: &[u8], mac: [u8; 6], locals: &Locals) -> Parsed {
 
 /// Returns the verdict of a frame that is neither IPv4 nor IPv6.
 #[cold]
-fn other(kind: u16) -> Verdict {
+fn verdict_of_kind(kind: u16) -> Verdict {
     match kind {
         ethernet::ARP => Verdict::Arp,
         kind if vlan::is_tag(kind) => Verdict::Tagged,
@@ -75,7 +75,7 @@ fn elsewhere(dst: [u8; 6], kind: u16) -> Verdict {
         return Verdict::NotOurs;
     }
     if kind != ethernet::IPV4 && kind != ethernet::IPV6 {
-        return other(kind);
+        return verdict_of_kind(kind);
     }
     // RFC 1812, 5.3.4: a packet that arrived as a link-layer broadcast or multicast is not
     // forwarded; the host decides whether to accept it.

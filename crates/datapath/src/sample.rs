@@ -56,8 +56,8 @@ impl Sample {
     #[cold]
     pub(super) fn fill(&self, table: usize, address: IpAddr) {
         let (family, bits) = match address {
-            IpAddr::V4(it) => (V4, u128::from(u32::from(it))),
-            IpAddr::V6(it) => (V6, u128::from(it)),
+            IpAddr::V4(v4) => (V4, u128::from(u32::from(v4))),
+            IpAddr::V6(v6) => (V6, u128::from(v6)),
         };
         self.table.store(table as u64, Ordering::Relaxed);
         self.high.store((bits >> 64) as u64, Ordering::Relaxed);

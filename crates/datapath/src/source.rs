@@ -46,7 +46,7 @@ impl ReversePathFilter {
     ///
     /// [`Verdict::Spoofed`] if the filter refuses the source.
     #[inline]
-    pub fn judge(
+    pub fn check(
         self,
         adjacencies: &Adjacencies,
         hop: Hop,
@@ -107,7 +107,7 @@ pub(super) fn drop_spoofed(
             Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
             Kind::Done(_) => None,
         }?;
-        terms.sources.judge(adjacencies, hop, port, own).err()
+        terms.sources.check(adjacencies, hop, port, own).err()
     };
     let (mut dropped, mut bytes) = (0, 0);
     for frame in frames.extract_if(.., |_| is_spoofed().is_some()) {

@@ -125,7 +125,13 @@ impl Turn<'_> {
     }
 
     /// Ends a packet of this machine's own that is not sent, or holds it.
-    pub(super) fn stay_own(mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict) {
+    pub(super) fn hold_or_finish_own(
+        mut self,
+        frame: Frame,
+        kind: Kind,
+        hop: Hop,
+        verdict: Verdict,
+    ) {
         match verdict {
             Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now), true),
             verdict => self.finish(frame, verdict, true),
@@ -133,7 +139,7 @@ impl Turn<'_> {
     }
 
     /// Ends a packet that is not sent, or holds it.
-    pub(super) fn stay(mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict) {
+    pub(super) fn hold_or_finish(mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict) {
         match verdict {
             Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now), false),
             verdict => self.finish(frame, verdict, false),
@@ -159,8 +165,8 @@ impl Turn<'_> {
         let (Ok(key), Some(lane)) = (key, self.lanes.get_mut(self.ingress)) else {
             return self.finish(frame, Verdict::Unresolved, own);
         };
-        if wait.asks(hop, self.now) {
-            self.wants.ask(hop, self.table, key, self.now);
+        if wait.request_is_due(hop, self.now) {
+            self.wants.request(hop, self.table, key, self.now);
         }
         if let Some(oldest) = lane.hold.push(Held { frame, key, wait, own }) {
             self.finish(oldest.frame, Verdict::Unresolved, oldest.own);
@@ -172,8 +178,8 @@ impl Turn<'_> {
     /// past the gate, or back to itself.
     fn finish(&mut self, frame: Frame, verdict: Verdict, own: bool) {
         if own {
-            let kept = verdict.class() == Class::Punted;
-            return self.drop(frame, if kept { Verdict::NoRoute } else { verdict });
+            let punted = verdict.class() == Class::Punted;
+            return self.drop(frame, if punted { Verdict::NoRoute } else { verdict });
         }
         let Punts { further, isolated, .. } = self.punts;
         let bytes = self.arena.bytes(&frame);

@@ -37,7 +37,7 @@ const MEMORY: usize = 256;
 /// The number of bits for hops in use.
 pub const MARKS: usize = 1 << 16;
 /// The number of ticks in which a request is not repeated.
-pub(super) const AGAIN: u64 = 5;
+pub(super) const REPEAT_INTERVAL: u64 = 5;
 
 /// A destination, in the representation of its family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,35 +86,35 @@ pub fn wants() -> (WantSender, WantReceiver) {
         taken: Count::default(),
         marks: (0..MARKS / 64).map(|_| AtomicU64::new(0)).collect(),
     });
-    let asked = vec![None; MEMORY].into();
-    (WantSender { ring: Arc::clone(&ring), put: 0, asked }, WantReceiver { ring, taken: 0 })
+    let recent = vec![None; MEMORY].into();
+    (WantSender { ring: Arc::clone(&ring), put: 0, recent }, WantReceiver { ring, taken: 0 })
 }
 
 /// A recent request, and its tick.
-type Asked = Option<(Hop, usize, Key, u64)>;
+type RecentRequest = Option<(Hop, usize, Key, u64)>;
 
 /// The worker's end of the ring.
 #[derive(Debug)]
 pub struct WantSender {
     ring: Arc<Ring>,
     put: u64,
-    asked: Box<[Asked]>,
+    recent: Box<[RecentRequest]>,
 }
 
 impl WantSender {
     /// Requests `hop`, unless it was requested lately; `now` is the current tick.
-    pub(super) fn ask(&mut self, hop: Hop, table: usize, key: Key, now: u64) {
+    pub(super) fn request(&mut self, hop: Hop, table: usize, key: Key, now: u64) {
         let (family, address) = match key {
             Key::V4(address) => (4, address.into()),
             Key::V6(address) => (6, address),
         };
         let (high, low) = ((address >> 64) as u64, address as u64);
-        let who = u64::from(hop.0) << 32 | u64::from(table as u32);
-        let hash = (who ^ high.rotate_left(32) ^ low).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let Some(asked) = self.asked.get_mut((hash >> 32) as usize % MEMORY) else { return };
-        if let Some((same, of, to, when)) = *asked
+        let target = u64::from(hop.0) << 32 | u64::from(table as u32);
+        let hash = (target ^ high.rotate_left(32) ^ low).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let Some(request) = self.recent.get_mut((hash >> 32) as usize % MEMORY) else { return };
+        if let Some((same, of, to, when)) = *request
             && (same, of, to) == (hop, table, key)
-            && now - when < AGAIN
+            && now - when < REPEAT_INTERVAL
         {
             return;
         }
@@ -123,13 +123,13 @@ impl WantSender {
         if let Some(slot) = self.ring.slots.get(self.put as usize % SLOTS)
             && room
         {
-            for (word, value) in slot.iter().zip([who, family, high, low]) {
+            for (word, value) in slot.iter().zip([target, family, high, low]) {
                 word.store(value, Ordering::Relaxed);
             }
             self.put += 1;
             // Release: a receiver that sees the number sees the slot.
             self.ring.put.0.store(self.put, Ordering::Release);
-            *asked = Some((hop, table, key, now));
+            *request = Some((hop, table, key, now));
         }
     }
 }
@@ -162,7 +162,7 @@ impl WantReceiver {
             return None;
         }
         let slot = &self.ring.slots[self.taken as usize % SLOTS];
-        let [who, family, high, low] = slot.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let [target, family, high, low] = slot.each_ref().map(|word| word.load(Ordering::Relaxed));
         self.taken += 1;
         // Release: the slot was read before it is written again.
         self.ring.taken.0.store(self.taken, Ordering::Release);
@@ -171,7 +171,7 @@ impl WantReceiver {
             4 => IpAddr::V4((address as u32).into()),
             _ => IpAddr::V6(address.into()),
         };
-        Some(Want { hop: Hop((who >> 32) as u32), table: who as u32 as usize, address })
+        Some(Want { hop: Hop((target >> 32) as u32), table: target as u32 as usize, address })
     }
 
     /// Adds the hops that were used since the last call to `used`, which has [`MARKS`] bits: a hop
@@ -192,20 +192,20 @@ impl WantReceiver {
 
 #[cfg(test)]
 mod tests {
-    use super::{AGAIN, Hop, Key, MARKS, SLOTS, Want, wants};
+    use super::{Hop, Key, MARKS, REPEAT_INTERVAL, SLOTS, Want, wants};
 
     #[test]
     fn wants_come_out_as_they_went_in_and_not_again_too_soon() {
         let (mut ask, mut get) = wants();
         let six = 0x2001_0db8 << 96 | 7;
-        ask.ask(Hop(3), 0, Key::V4(0xc000_0201), 0);
-        ask.ask(Hop(u32::MAX), 70_000, Key::V6(six), 0);
+        ask.request(Hop(3), 0, Key::V4(0xc000_0201), 0);
+        ask.request(Hop(u32::MAX), 70_000, Key::V6(six), 0);
         // The same address in the other family is another request.
-        ask.ask(Hop(3), 0, Key::V6(0xc000_0201), 0);
+        ask.request(Hop(3), 0, Key::V6(0xc000_0201), 0);
         for _ in 0..1000 {
-            ask.ask(Hop(3), 0, Key::V4(0xc000_0201), AGAIN - 1);
+            ask.request(Hop(3), 0, Key::V4(0xc000_0201), REPEAT_INTERVAL - 1);
         }
-        ask.ask(Hop(3), 0, Key::V4(0xc000_0201), AGAIN);
+        ask.request(Hop(3), 0, Key::V4(0xc000_0201), REPEAT_INTERVAL);
         let want = |hop, table, address: &str| Want {
             hop: Hop(hop),
             table,
@@ -237,11 +237,11 @@ mod tests {
     fn a_full_ring_takes_nothing_and_forgets_that_it_was_asked() {
         let (mut ask, mut get) = wants();
         for address in 0..2 * SLOTS as u32 {
-            ask.ask(Hop(1), 0, Key::V4(address), 0);
+            ask.request(Hop(1), 0, Key::V4(address), 0);
         }
         assert_eq!(get.drain().count(), SLOTS);
-        ask.ask(Hop(1), 0, Key::V4(2 * SLOTS as u32 - 1), 0);
-        assert_eq!(get.drain().count(), 1, "it was never asked");
+        ask.request(Hop(1), 0, Key::V4(2 * SLOTS as u32 - 1), 0);
+        assert_eq!(get.drain().count(), 1, "it was never requested");
     }
 
     /// Two threads: every request that was put is taken, complete, once and in order.
@@ -254,7 +254,7 @@ mod tests {
                 let before = ask.put;
                 while ask.put == before {
                     let mirror = u128::from(number) << 96 | u128::from(number);
-                    ask.ask(Hop(number), number as usize, Key::V6(mirror), 0);
+                    ask.request(Hop(number), number as usize, Key::V6(mirror), 0);
                 }
             }
         });

@@ -77,17 +77,17 @@ pub struct WorkerSetup<L> {
 
 /// The state that a worker leaves to the next one.
 #[derive(Default)]
-pub struct Remains {
+pub struct SuspendedState {
     /// Its hook, if it had one.
     pub hook: Option<Hook>,
     /// The port of the packets that other workers hand over, if there was one.
     pub handed: Option<Box<dyn Port>>,
 }
 
-impl fmt::Debug for Remains {
+impl fmt::Debug for SuspendedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has = (self.hook.is_some(), self.handed.is_some());
-        f.debug_tuple("Remains").field(&has).finish()
+        f.debug_tuple("SuspendedState").field(&has).finish()
     }
 }
 
@@ -182,7 +182,7 @@ impl<L: Lookup> Worker<L> {
         for lane in &mut self.lanes {
             lane.port.flush(&mut self.arena);
         }
-        self.tell_held();
+        self.publish_held();
         self.stats.polled();
         received
     }
@@ -285,16 +285,16 @@ impl<L: Lookup> Worker<L> {
             batch.mark(wants);
         }
         let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
-        let mut judge = |kind| {
+        let mut check_source = |kind| {
             let (own, hop) = match kind {
                 Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
                 Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
                 Kind::Done(_) => None,
             }?;
-            terms.sources.judge(adjacencies, hop, ingress, own).err()
+            terms.sources.check(adjacencies, hop, ingress, own).err()
         };
         for (frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
-            let refused = if checks { judge(kind) } else { None };
+            let refused = if checks { check_source(kind) } else { None };
             let kind = refused.map_or(kind, Kind::Done);
             let verdict = match rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies) {
                 Ok((egress, len)) => match lanes.get_mut(usize::from(egress)) {
@@ -315,7 +315,7 @@ impl<L: Lookup> Worker<L> {
             let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
             let punts = Punts { policer: &mut *policer, further, isolated };
             Turn { arena, lanes, stats, adjacencies, wants, ingress, table, punts, now }
-                .stay(frame, kind, hop, verdict);
+                .hold_or_finish(frame, kind, hop, verdict);
         }
 
         for lane in lanes.iter_mut().filter(|lane| !lane.staged.is_empty()) {
@@ -337,7 +337,7 @@ impl<L> Worker<L> {
                 self.stats.ended(Verdict::Unresolved, 1);
             }
         }
-        self.tell_held();
+        self.publish_held();
     }
 
     /// Counts the packets that the ports have lost since `before`, and stores their present
@@ -376,12 +376,12 @@ impl<L> Worker<L> {
         if let Some(egress) = &mut self.egress {
             egress.hook.packets.close(&mut self.arena, &self.stats);
         }
-        self.tell_held();
+        self.publish_held();
     }
 
     /// Ends the packets that wait, and returns the parts that continue with another worker: the
     /// hook, and the port by which other workers hand packets over.
-    pub fn suspend(mut self) -> Remains {
+    pub fn suspend(mut self) -> SuspendedState {
         let mut hook = self.egress.take().map(|egress| egress.hook);
         if let Some(hook) = &mut hook {
             hook.packets.drop_queued(&mut self.arena, &self.stats);
@@ -396,7 +396,7 @@ impl<L> Worker<L> {
             self.lanes.remove(at).port
         });
         self.close();
-        Remains { hook, handed }
+        SuspendedState { hook, handed }
     }
 
     fn hook(&self) -> Option<&dyn PacketHook> {
@@ -415,7 +415,7 @@ impl<L> Worker<L> {
     }
 
     #[inline]
-    fn tell_held(&mut self) {
+    fn publish_held(&mut self) {
         let held = self.held();
         if held != self.held {
             self.held = held;

@@ -240,12 +240,12 @@ impl GateDaemon {
     /// Carries out clients' commands and checks the grantors; to be called several times a second.
     /// Returns messages for the log.
     pub fn run_pending(&mut self) -> Vec<String> {
-        self.daemon.attend();
+        self.daemon.poll();
         self.controller.evaluate_candidate();
         self.controller.rotate_secrets(Instant::now());
         self.controller.monitor_grantors();
         let mut lines = self.controller.drain_program_messages();
-        lines.extend(self.daemon.news());
+        lines.extend(self.daemon.drain_notices());
         lines.extend(
             self.controller
                 .agent_status()

@@ -98,9 +98,9 @@ impl GrantorDaemon {
     /// Carries out clients' commands; to be called several times a second. Returns messages for the
     /// log.
     pub fn run_pending(&mut self) -> Vec<String> {
-        self.daemon.attend();
+        self.daemon.poll();
         let mut messages = self.controller.drain_messages();
-        messages.extend(self.daemon.news());
+        messages.extend(self.daemon.drain_notices());
         messages.extend(
             self.controller
                 .agent_status()

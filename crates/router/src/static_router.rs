@@ -41,7 +41,7 @@ impl Router {
         let ingresses = Publisher::new(Ingresses::alike(Ingress { locals, ..Ingress::default() }));
 
         let readers = || Readers {
-            tables: Tables::one(routes.v4.reader(), routes.v6.reader()),
+            tables: Tables::single(routes.v4.reader(), routes.v6.reader()),
             adjacencies: adjacencies.reader(),
             ingresses: ingresses.reader(),
         };

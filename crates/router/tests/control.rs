@@ -158,7 +158,7 @@ fn spreading_keeps_labels_together_and_uses_every_next_hop() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_told_before_anything_is_done() {
+fn a_missing_interface_is_reported_before_routes_are_loaded() {
     let folder = Folder::new("missing", &[]);
     // The file of routes does not exist either; the interfaces are checked first.
     let config = folder.config(
@@ -193,7 +193,7 @@ fn frame(index: usize) -> Vec<u8> {
 
 /// Two workers run on threads while their routes change.
 #[test]
-fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
+fn workers_forward_while_tables_are_swapped_until_stop() {
     const EACH: u64 = 200_000;
     let folder = Folder::new("swap", &[]);
     let config = folder.config(&format!(
@@ -213,7 +213,7 @@ fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
         let setup = WorkerSetup {
             arena: Arena::new(1024, 2048).unwrap(),
             ports,
-            tables: Tables::one(routes.v4.reader(), routes.v6.reader()),
+            tables: Tables::single(routes.v4.reader(), routes.v6.reader()),
             adjacencies: adjacencies.reader(),
             ingresses: ingresses.reader(),
             wants: wants().0,
@@ -275,7 +275,7 @@ fn a_core_that_is_not_there_is_an_error() {
     let setup = WorkerSetup {
         arena: Arena::new(64, 2048).unwrap(),
         ports: Vec::new(),
-        tables: Tables::one(routes.v4.reader(), routes.v6.reader()),
+        tables: Tables::single(routes.v4.reader(), routes.v6.reader()),
         adjacencies: Publisher::new(Adjacencies::new()).reader(),
         ingresses: Publisher::new(Ingresses::default()).reader(),
         wants: wants().0,

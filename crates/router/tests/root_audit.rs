@@ -56,7 +56,10 @@ fn started() -> (Daemon, Child) {
 }
 
 fn audit(daemon: &Daemon) -> Audit {
-    daemon.control_handle().call(|it| it.audit().clone()).expect("the control thread answers")
+    daemon
+        .control_handle()
+        .call(|kernel_sync| kernel_sync.audit().clone())
+        .expect("the control thread answers")
 }
 
 fn until(daemon: &Daemon, what: &str, there: impl Fn(&Audit) -> bool) -> Audit {
@@ -79,16 +82,19 @@ fn catches(prefix: &str, lie: Option<RouteInfo>, words: &str) {
 
     let prefix: Prefix<u32> = prefix.parse().unwrap();
     let there = lie.is_some();
-    daemon.control_handle().call(move |it| it.plane.route_v4(MAIN, prefix, lie.as_ref())).unwrap();
+    daemon
+        .control_handle()
+        .call(move |kernel_sync| kernel_sync.plane.route_v4(MAIN, prefix, lie.as_ref()))
+        .unwrap();
     let audit = until(&daemon, "it is noticed", |audit| audit.mismatches > 0);
     assert_eq!(audit.last_mismatch.as_deref(), Some(words));
     assert_eq!((audit.route_heals, audit.heals), (1, 0), "one route, and not all of them");
 
     let start = Instant::now();
     let has = move |daemon: &Daemon| {
-        let route = daemon
-            .control_handle()
-            .call(move |it| it.plane.table(MAIN).and_then(|table| table.v4.rib().get(prefix)));
+        let route = daemon.control_handle().call(move |kernel_sync| {
+            kernel_sync.plane.table(MAIN).and_then(|table| table.v4.rib().get(prefix))
+        });
         route.unwrap().is_some()
     };
     while has(&daemon) == there {

@@ -93,7 +93,7 @@ fn ends(peer: Child) -> (u64, u64, u64) {
     let output = peer.wait_with_output().expect("the peer ends with its input");
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).expect("numbers");
-    let numbers: Vec<u64> = text.split_whitespace().map(|it| it.parse().unwrap()).collect();
+    let numbers: Vec<u64> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
     (numbers[0], numbers[1], numbers[2])
 }
 
@@ -135,11 +135,11 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
     forwards(&daemon, 0);
 
     // Keys that the running workers apply in place.
-    let told = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", rpf = \"loose\"")));
-    assert_eq!(told.unwrap().to_string(), "changed a1; applied interface.rpf");
+    let reloaded = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", rpf = \"loose\"")));
+    assert_eq!(reloaded.unwrap().to_string(), "changed a1; applied interface.rpf");
     pause();
-    let told = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", observe = true"))).unwrap();
-    assert!(!told.replaced, "{told}");
+    let reloaded = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", observe = true"))).unwrap();
+    assert!(!reloaded.replaced, "{reloaded}");
     pause();
     let quiet = daemon.stats().received;
     pause();
@@ -164,8 +164,9 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
         (TWO.to_owned(), "nothing to change"),
     ] {
         let received = daemon.stats().received;
-        let told = daemon.change(config(&text)).unwrap_or_else(|error| panic!("{text}: {error}"));
-        assert_eq!(told.to_string(), words);
+        let reloaded =
+            daemon.change(config(&text)).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(reloaded.to_string(), words);
         assert_eq!(program("c1"), text.contains("c1"));
         forwards(&daemon, received);
     }
@@ -186,7 +187,8 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
     assert!(stats.balanced(), "{stats:?}");
     pause();
     let (sent, came, twice) = ends(peer);
-    let steered: Vec<_> = daemon.interfaces().iter().map(|it| it.counts().unwrap()).collect();
+    let steered: Vec<_> =
+        daemon.interfaces().iter().map(|interface| interface.counts().unwrap()).collect();
     drop(daemon);
     assert!(!program("a1") && !program("b1"));
     assert_eq!((came + lost(), twice), (sent, 0), "once each: {stats:?}\n{steered:?}");
@@ -208,7 +210,7 @@ fn taken_over(daemon: &mut Daemon, attend: bool) {
     while !(program("a1") && daemon.problems().is_empty()) {
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", daemon.problems());
         if attend {
-            daemon.attend();
+            daemon.poll();
         } else if program("a1") {
             break;
         }
@@ -242,8 +244,8 @@ fn interface_made_again_is_taken_over_with_its_counters_without_and_with_a_reloa
     // A reload before the workers are replaced has the same result.
     make_again();
     taken_over(&mut daemon, false);
-    let told = daemon.change(config(TWO)).expect("it is found");
-    assert_eq!(told.to_string(), "changed a1; workers replaced");
+    let reloaded = daemon.change(config(TWO)).expect("it is found");
+    assert_eq!(reloaded.to_string(), "changed a1; workers replaced");
     passes(&daemon);
 
     // A renamed interface stays the same one, for the unchanged file and for one with the new name.

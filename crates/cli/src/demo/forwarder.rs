@@ -78,7 +78,7 @@ impl Tables {
     }
 
     fn readers(&self) -> datapath::Tables {
-        datapath::Tables::one(self.v4.reader(), self.v6.reader())
+        datapath::Tables::single(self.v4.reader(), self.v6.reader())
     }
 }
 

@@ -39,7 +39,7 @@ use config::Config;
 pub enum ImageStart {
     /// The configuration names no image.
     #[default]
-    Unasked,
+    NotConfigured,
     /// The file does not exist yet.
     Missing,
     /// The file cannot be used, for this reason.
@@ -173,7 +173,7 @@ impl Saves {
 }
 
 /// The state of a start with an image, before the workers start.
-pub(super) struct Early {
+pub(super) struct AdoptedImage {
     pub(super) locals: Locals,
     ready: Duration,
 }
@@ -189,8 +189,8 @@ pub(super) fn adopt(
     plane: &mut Plane,
     kernel: &mut Kernel,
     began: Instant,
-) -> Result<(Option<Early>, ImageStart), StartError> {
-    let Some(image) = &config.image else { return Ok((None, ImageStart::Unasked)) };
+) -> Result<(Option<AdoptedImage>, ImageStart), StartError> {
+    let Some(image) = &config.image else { return Ok((None, ImageStart::NotConfigured)) };
     let refused =
         |why: String| Ok((None, ImageStart::Refused(format!("{}: {why}", image.path.display()))));
     let bytes = match std::fs::read(&image.path) {
@@ -214,12 +214,15 @@ pub(super) fn adopt(
         Err(error) => return refused(error.to_string()),
     }
     let ready = began.elapsed();
-    Ok((Some(Early { locals: locals.into_iter().collect(), ready }), ImageStart::Unasked))
+    Ok((
+        Some(AdoptedImage { locals: locals.into_iter().collect(), ready }),
+        ImageStart::NotConfigured,
+    ))
 }
 
-impl Early {
+impl AdoptedImage {
     /// Dumps the routes, after the workers have started.
-    pub(super) fn go_on(
+    pub(super) fn finish(
         &self,
         config: &Config,
         plane: &mut Plane,

@@ -53,7 +53,7 @@ use crate::workers::Workers;
 use api::EventKind;
 use config::{self, Config, Metrics};
 use control::{Control, Turns};
-use datapath::Remains;
+use datapath::SuspendedState;
 use datapath::stats::Snapshot;
 use image::Saves;
 use remake::Remaking;
@@ -91,7 +91,7 @@ pub struct Daemon {
     /// Frames that each worker's hook may queue; `None` if workers have no hook.
     hook_frames: Option<u32>,
     /// The state that the last workers left to their successors, by their number.
-    remains: Vec<Remains>,
+    suspended: Vec<SuspendedState>,
     remaking: Remaking,
 }
 
@@ -153,9 +153,9 @@ impl Daemon {
         let fpm = config.fpm.clone().map(Fpm::listen).transpose();
         let fpm = fpm.map_err(system("listen for FRR (`[feed] fpm`)"))?;
         let (mut plane, mut kernel) = prepare(&config, &by_name)?;
-        let (early, mut image_start) = image::adopt(&config, &mut plane, &mut kernel, began)?;
-        let locals = match &early {
-            Some(early) => early.locals.clone(),
+        let (adopted, mut image_start) = image::adopt(&config, &mut plane, &mut kernel, began)?;
+        let locals = match &adopted {
+            Some(adopted) => adopted.locals.clone(),
             None => {
                 dump(&config, &mut plane, &mut kernel)?;
                 plane.locals().into_iter().collect()
@@ -167,11 +167,11 @@ impl Daemon {
         let host_of = Some(&host);
         let started = start(&config, &interfaces, host_of, its, Vec::new(), hooks, unserved)?;
         let Started { workers, ports, wanted, stats, mtu } = started;
-        if let Some(early) = early {
-            image_start = early.go_on(&config, &mut plane, &mut kernel, began)?;
+        if let Some(adopted) = adopted {
+            image_start = adopted.finish(&config, &mut plane, &mut kernel, began)?;
             let locals = plane.locals().into_iter().collect();
             for interface in &interfaces {
-                interface.set_locals(&locals).map_err(system("tell the own addresses"))?;
+                interface.set_locals(&locals).map_err(system("publish the own addresses"))?;
             }
         }
 
@@ -205,7 +205,7 @@ impl Daemon {
             rules_tried: 0,
             role,
             hook_frames,
-            remains: Vec::new(),
+            suspended: Vec::new(),
             remaking: Remaking::new(mtu),
         };
         if let Some(path) = daemon.config.daemon.control.clone() {
@@ -245,7 +245,7 @@ impl Daemon {
     /// replaces workers where a device has been replaced, and changes the tables when the kernel's
     /// rules have changed, which it reports; the thread that started the router must call it from
     /// time to time.
-    pub fn attend(&mut self) -> Option<Result<Reloaded, ReloadError>> {
+    pub fn poll(&mut self) -> Option<Result<Reloaded, ReloadError>> {
         self.save_sometimes();
         if let Some(orders) = self.orders.take() {
             orders.serve(self);
@@ -257,10 +257,10 @@ impl Daemon {
 
     /// Takes the new lines on the page and the interfaces for the operator's log; the caller polls
     /// this.
-    pub fn news(&mut self) -> Vec<String> {
-        let mut news = self.page.as_ref().map(|page| page.drain_notices()).unwrap_or_default();
-        news.extend(self.remaking.take_news());
-        news
+    pub fn drain_notices(&mut self) -> Vec<String> {
+        let mut notices = self.page.as_ref().map(|page| page.drain_notices()).unwrap_or_default();
+        notices.extend(self.remaking.drain_notices());
+        notices
     }
 
     /// Returns the reason for each interface that does not work as a port: none if the router is

@@ -186,7 +186,9 @@ impl Daemon {
         for interface in self.view.interfaces() {
             let _ = interface.stats();
         }
-        let moved = self.handle.call(|it| it.plane.ports().iter().any(PlanePort::has_moved));
+        let moved = self
+            .handle
+            .call(|kernel_sync| kernel_sync.plane.ports().iter().any(PlanePort::has_moved));
         if moved != Some(true) {
             self.rules_tried = 0;
             return None;
@@ -198,7 +200,7 @@ impl Daemon {
     /// Lists the interfaces whose names in `config` refer to other devices than the open ones, and
     /// those for which the rules select another table.
     fn stale(&self, config: &Config) -> Vec<String> {
-        let Some(ports) = self.handle.call(|it| it.plane.ports().clone()) else {
+        let Some(ports) = self.handle.call(|kernel_sync| kernel_sync.plane.ports().clone()) else {
             return Vec::new();
         };
         let held = self.view.interfaces();
@@ -227,7 +229,7 @@ impl Daemon {
         for (interface, wanted) in self.view.interfaces().iter().zip(&config.interfaces) {
             interface.observe(wanted.observe).map_err(system("observe an interface"))?;
         }
-        let sources: Vec<_> = config.interfaces.iter().map(|it| it.sources).collect();
+        let sources: Vec<_> = config.interfaces.iter().map(|interface| interface.sources).collect();
         self.handle.call(move |following| following.plane.set_sources(&sources));
         self.config = config;
         Ok(())
@@ -241,14 +243,14 @@ impl Daemon {
         let locals = plane.locals().into_iter().collect();
         // Interfaces that are not open yet can be opened beside the others.
         let held = self.view.interfaces();
-        let mut kept = Vec::new();
+        let mut interfaces = Vec::new();
         for (wanted, port) in config.interfaces.iter().zip(plane.ports().iter()) {
             match held.iter().find(|one| one.index() == port.interface) {
-                Some(one) if stays(one, wanted, &config) => kept.push(one.clone()),
+                Some(one) if stays(one, wanted, &config) => interfaces.push(one.clone()),
                 Some(_) => {}
                 None => {
                     let one = open_one(&config, wanted, &locals);
-                    kept.push(one.map_err(ReloadError::Start)?);
+                    interfaces.push(one.map_err(ReloadError::Start)?);
                 }
             }
         }
@@ -264,12 +266,12 @@ impl Daemon {
                 return Err(ReloadError::Start(error));
             }
         }
-        self.remains = self.workers.suspend();
+        self.suspended = self.workers.suspend();
         // This closes the interfaces that the new configuration does not keep.
         before.set_ports(Vec::new(), Vec::new());
         let devices = self.view.device_states();
         self.view.show(Seen { stats: self.view.counting(), devices, ..Seen::default() });
-        let (following, result) = match self.engage(&config, &plane, kept.clone()) {
+        let (following, result) = match self.engage(&config, &plane, interfaces.clone()) {
             Ok((interfaces, wanted)) => {
                 self.config = config;
                 let fpm = before.take_fpm();
@@ -282,7 +284,7 @@ impl Daemon {
             }
             Err(new) => {
                 let old = self.config.clone();
-                match self.engage(&old, &before.plane, kept) {
+                match self.engage(&old, &before.plane, interfaces) {
                     Ok((interfaces, wanted)) => {
                         before.set_ports(interfaces, wanted);
                         (before, Err(ReloadError::Start(new)))

@@ -43,14 +43,14 @@ pub(super) struct Remaking {
     /// The earliest time of the next replacement, unless a state changes before.
     next: Instant,
     pause: Duration,
-    news: Vec<String>,
+    notices: Vec<String>,
 }
 
 impl Remaking {
     /// Starts with workers whose frames hold packets of up to `mtu` bytes.
     pub(super) fn new(mtu: usize) -> Self {
-        let (next, seen, news) = (Instant::now(), Vec::new(), Vec::new());
-        Self { mtu, seen, next, pause: FIRST, news }
+        let (next, seen, notices) = (Instant::now(), Vec::new(), Vec::new());
+        Self { mtu, seen, next, pause: FIRST, notices }
     }
 
     /// Records the MTU of new workers.
@@ -59,8 +59,8 @@ impl Remaking {
     }
 
     /// Takes the new lines for the operator's log.
-    pub(super) fn take_news(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.news)
+    pub(super) fn drain_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
     }
 
     /// Returns whether workers have to be replaced now: `ports` are those that they have.
@@ -71,9 +71,9 @@ impl Remaking {
                 let before = self.seen.get(at).and_then(|before| before.problem.as_ref());
                 match (before, &state.problem) {
                     (before, Some(problem)) if before != Some(problem) => {
-                        self.news.push(problem.clone());
+                        self.notices.push(problem.clone());
                     }
-                    (Some(_), None) => self.news.push(format!("{} works again", state.name)),
+                    (Some(_), None) => self.notices.push(format!("{} works again", state.name)),
                     _ => {}
                 }
             }
@@ -104,7 +104,7 @@ impl Daemon {
             return;
         }
         if let Err(error) = self.remake() {
-            self.remaking.news.push(format!("cannot restart the workers: {error}"));
+            self.remaking.notices.push(format!("cannot restart the workers: {error}"));
             // No worker forwards any more: the service must end, and reports that.
             self.control = None;
         }
@@ -125,7 +125,7 @@ impl Daemon {
             each.pop().unwrap_or_else(|| unreachable!("one for each worker"))
         };
         let interfaces = self.view.interfaces();
-        self.remains = self.workers.suspend();
+        self.suspended = self.workers.suspend();
         let config = self.config.clone();
         let started = self.start_workers(&config, &interfaces, its, Unserved::Skip)?;
         let Started { workers, ports, wanted, stats, mtu } = started;
@@ -137,7 +137,7 @@ impl Daemon {
             .collect();
         for port in ports.iter().filter(|port| port.index == 0) {
             let why = port.fallback.as_deref().unwrap_or_default();
-            self.remaking.news.push(format!("{} is not served: {why}", port.name));
+            self.remaking.notices.push(format!("{} is not served: {why}", port.name));
         }
         let (table, devices) = (self.view.table(), self.view.device_states());
         self.view.show(Seen { stats, ports, interfaces, table, devices });
@@ -153,11 +153,11 @@ impl Daemon {
         its: impl Fn() -> Readers,
         unserved: Unserved,
     ) -> Result<Started, StartError> {
-        let Self { remains, host, view, hook_frames, .. } = self;
+        let Self { suspended, host, view, hook_frames, .. } = self;
         let mut make = |number: usize, _: &[Interface]| {
-            let remains = remains.get_mut(number)?;
-            let hook = remains.hook.take()?;
-            Some(WorkerHook { hook, handed: remains.handed.take() })
+            let suspended = suspended.get_mut(number)?;
+            let hook = suspended.hook.take()?;
+            Some(WorkerHook { hook, handed: suspended.handed.take() })
         };
         let hooks = hook_frames.map(|frames| HookFactory { frames, make: &mut make });
         start(config, interfaces, Some(host), its, view.counting(), hooks, unserved)

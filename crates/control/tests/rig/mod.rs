@@ -123,12 +123,12 @@ impl Rig {
     }
 
     /// Returns the hop and the adjacency that a worker finds for a packet of a port to an address.
-    pub(crate) fn asked(&mut self, port: usize, address: &str, flow: u64) -> (Hop, Adjacency) {
+    pub(crate) fn resolve(&mut self, port: usize, address: &str, flow: u64) -> (Hop, Adjacency) {
         let table = self.ingresses.current().get(port).table;
         let mut hop = [Hop::NONE];
         match ip(address) {
-            IpAddr::V4(it) => self.tables.lookup_v4(table, &[it.into()], &mut hop),
-            IpAddr::V6(it) => self.tables.lookup_v6(table, &[it.into()], &mut hop),
+            IpAddr::V4(v4) => self.tables.lookup_v4(table, &[v4.into()], &mut hop),
+            IpAddr::V6(v6) => self.tables.lookup_v6(table, &[v6.into()], &mut hop),
         }
         let adjacencies = self.adjacencies.current();
         (hop[0], *adjacencies.resolve(hop[0], |_| flow))
@@ -141,7 +141,7 @@ impl Rig {
 
     /// Returns the same for a packet of any port.
     pub(crate) fn leads_from(&mut self, port: usize, address: &str) -> Result<(u16, u8), Verdict> {
-        let (_, adjacency) = self.asked(port, address, 0);
+        let (_, adjacency) = self.resolve(port, address, 0);
         adjacency.port().map(|port| (port, adjacency.dst_mac()[5]))
     }
 }

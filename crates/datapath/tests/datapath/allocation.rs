@@ -2,7 +2,7 @@
 
 use crate::flows::{grouped, odd};
 use crate::packets::{arriving, draw, spoil};
-use crate::reference::Way;
+use crate::reference::RouteTarget;
 use crate::rig::{Rig, hop};
 use fastrand::Rng;
 use fingerpost_datapath::{Adjacency, Verdict};
@@ -45,7 +45,7 @@ fn waiting_choosing_and_checking_allocate_nothing() {
     let mut rig = grouped();
     let mut rng = Rng::with_seed(43);
     let all = rig.adjacencies.current().clone();
-    let gateways = [0, 1, 2, 4, 5, 6].map(|at| hop(Way::To(at)));
+    let gateways = [0, 1, 2, 4, 5, 6].map(|at| hop(RouteTarget::To(at)));
     let mut wanted = 0;
     for turn in 0..200 {
         let mut changed = all.clone();

@@ -6,7 +6,7 @@ use fingerpost_datapath::{Adjacency, Tables, Verdict};
 
 use crate::packets::OWN4;
 use crate::packets::{v4, v6};
-use crate::reference::Way;
+use crate::reference::RouteTarget;
 use crate::rig::{Rig, adjacencies, hop, ingresses};
 
 const HERE: u32 = 0xc000_0263;
@@ -48,10 +48,10 @@ fn own_addresses_come_and_go() {
 #[test]
 fn a_family_without_packets_holds_up_no_update() {
     let mut v4_routes = Rib::new();
-    v4_routes.insert("10.0.0.0/8".parse().unwrap(), hop(Way::To(0)));
+    v4_routes.insert("10.0.0.0/8".parse().unwrap(), hop(RouteTarget::To(0)));
     let v4_table = Updater::<u32>::new(v4_routes, Choice::Auto, 1).unwrap();
     let mut v6_table = Updater::<u128>::new(Rib::new(), Choice::Auto, 1).unwrap();
-    let tables = || Tables::one(v4_table.reader(), v6_table.reader());
+    let tables = || Tables::single(v4_table.reader(), v6_table.reader());
     let mut rig = Rig::build(|_| tables(), |_, port| Box::new(port));
     let push = |rig: &mut Rig<Tables>, frame: &[u8]| {
         assert!(rig.far[0].send(frame));
@@ -69,7 +69,7 @@ fn a_family_without_packets_holds_up_no_update() {
 fn a_port_that_the_worker_does_not_have_is_no_route() {
     let mut rig = Rig::new();
     let mut changed = adjacencies(&rig.model);
-    changed.set(hop(Way::To(0)), Adjacency::new(9, [2; 6], [2; 6], 1500));
+    changed.set(hop(RouteTarget::To(0)), Adjacency::new(9, [2; 6], [2; 6], 1500));
     rig.adjacencies.publish(Box::new(changed));
     assert_eq!(rig.pass([v4(HERE, 0x0a00_0001)]).count(Verdict::NoRoute), 1);
 }

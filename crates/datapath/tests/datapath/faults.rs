@@ -9,7 +9,7 @@ use wire::{ethernet, ipv4, ipv6};
 
 use crate::packets::draw_spoilt;
 use crate::packets::header_checksum;
-use crate::reference::Way;
+use crate::reference::RouteTarget;
 use crate::rig::{Rig, adjacencies, hop};
 
 /// Checks that a frame may leave the router: it has the MAC addresses of a gateway of the model, is
@@ -54,7 +54,7 @@ fn the_sums_hold_whatever_the_ports_do() {
             // Neighbors become unresolved and resolved again in between.
             let mut changed = adjacencies(&rig.model);
             for at in (0..4).filter(|_| rng.u8(..4) == 0) {
-                changed.set(hop(Way::To(at)), Adjacency::unresolved(1));
+                changed.set(hop(RouteTarget::To(at)), Adjacency::unresolved(1));
             }
             rig.adjacencies.publish(Box::new(changed));
             for _ in 0..rng.usize(..7) {

@@ -7,7 +7,7 @@ use fingerpost_datapath::{Adjacencies, Adjacency, Group, Verdict};
 use wire::{ipv4, ipv6};
 
 use crate::packets::{sound, sound6, v4, v4_with, v6_with};
-use crate::reference::{Gateway, Way};
+use crate::reference::{Gateway, RouteTarget};
 use crate::rig::{Rig, adjacencies, hop};
 
 const HERE: u32 = 0xc000_0263;
@@ -25,7 +25,7 @@ pub(crate) fn flow(packet: &[u8], seed: u64) -> u64 {
         let product = word * factor;
         (product / modulus) ^ (product % modulus)
     };
-    let each = words(packet, true).into_iter().enumerate();
+    let each = flow_words(packet, true).into_iter().enumerate();
     let sum = each.map(|(at, word)| fold(word.into(), (2 * at as u128 + 1) * golden % modulus));
     fold(sum.chain([seed.into()]).sum::<u128>() % modulus, golden) as u64
 }
@@ -44,7 +44,7 @@ fn whole(packet: &[u8], version: u8) -> bool {
     }
 }
 
-fn words(packet: &[u8], outer: bool) -> Vec<u64> {
+fn flow_words(packet: &[u8], outer: bool) -> Vec<u64> {
     let (mut words, upper) = if packet[0] / 16 == 4 {
         let (header, total) = (usize::from(packet[0] % 16) * 4, be(packet, 2, 2) as usize);
         let fragment = be(packet, 6, 2) & 0x3fff > 0;
@@ -60,7 +60,7 @@ fn words(packet: &[u8], outer: bool) -> Vec<u64> {
         && let Some(version) = [(4, 4), (41, 6)].iter().find(|(p, _)| *p == protocol)
         && whole(payload, version.1)
     {
-        return self::words(payload, false);
+        return flow_words(payload, false);
     }
     words.push(match upper {
         Some((protocol, payload)) => {
@@ -116,8 +116,8 @@ fn members(weights: &[(u32, u16)], before: &Group) -> (Arc<Group>, Adjacencies) 
 
 /// Sends one packet of each of `flows` flows and returns, by the flow's number, the last byte of
 /// the MAC address that it was sent to.
-fn who(rig: &mut Rig, flows: u32) -> Vec<u8> {
-    let mut who = Vec::new();
+fn gateways_of_flows(rig: &mut Rig, flows: u32) -> Vec<u8> {
+    let mut gateways = Vec::new();
     for first in (0..flows).step_by(200) {
         let numbers = first..flows.min(first + 200);
         let counted = rig.pass(numbers.clone().map(of_flow));
@@ -131,19 +131,19 @@ fn who(rig: &mut Rig, flows: u32) -> Vec<u8> {
                 had[(number - first) as usize] = frame[5];
             }
         }
-        who.extend(had);
+        gateways.extend(had);
     }
-    who
+    gateways
 }
 
 const FLOWS: u32 = 100_000;
 
-fn shares_are_right(who: &[u8], weights: &[(u32, u16)]) {
+fn shares_are_right(gateways: &[u8], weights: &[(u32, u16)]) {
     let total: f64 = weights.iter().map(|member| f64::from(member.1)).sum();
     for &(at, weight) in weights {
         let expect = f64::from(weight) / total;
-        let got = who.iter().filter(|&&had| u32::from(had) == at).count() as f64;
-        let share = got / who.len() as f64;
+        let got = gateways.iter().filter(|&&had| u32::from(had) == at).count() as f64;
+        let share = got / gateways.len() as f64;
         assert!((share / expect - 1.0).abs() < 0.02, "{at} of {weights:?}: {share} for {expect}");
     }
 }
@@ -160,7 +160,7 @@ fn shares_of_100000_flows_are_within_two_per_cent_of_the_weights() {
     ] {
         let mut rig = Rig::new();
         rig.adjacencies.publish(Box::new(members(&weights, &Group::default()).1));
-        shares_are_right(&who(&mut rig, flows), &weights);
+        shares_are_right(&gateways_of_flows(&mut rig, flows), &weights);
     }
 }
 
@@ -170,11 +170,11 @@ fn one_of_eight_members_goes_and_only_its_flows_move() {
     let mut rig = Rig::new();
     let (group, published) = members(&all, &Group::default());
     rig.adjacencies.publish(Box::new(published));
-    let before = who(&mut rig, FLOWS);
+    let before = gateways_of_flows(&mut rig, FLOWS);
     let left: Vec<_> = all.iter().copied().filter(|member| member.0 != 3).collect();
     let (without, published) = members(&left, &group);
     rig.adjacencies.publish(Box::new(published));
-    let after = who(&mut rig, FLOWS);
+    let after = gateways_of_flows(&mut rig, FLOWS);
     shares_are_right(&after, &left);
     for (before, after) in before.iter().zip(&after) {
         assert!(before == after || *before == 3, "a flow of {before} moves to {after}");
@@ -182,9 +182,11 @@ fn one_of_eight_members_goes_and_only_its_flows_move() {
     }
     // The member is back and takes its share from all others; nothing else moves.
     rig.adjacencies.publish(Box::new(members(&all, &without).1));
-    let again = who(&mut rig, FLOWS);
-    shares_are_right(&again, &all);
-    assert!(again.iter().zip(&after).all(|(again, after)| again == after || *again == 3));
+    let restored = gateways_of_flows(&mut rig, FLOWS);
+    shares_are_right(&restored, &all);
+    assert!(
+        restored.iter().zip(&after).all(|(restored, after)| restored == after || *restored == 3)
+    );
 }
 
 /// Makes the rig with 10.0.0.0/8 and 2001:db8::/32 routed to a group of three gateways, in the
@@ -196,18 +198,18 @@ pub(crate) fn grouped() -> Rig {
         let mtu = if at == 6 { 100 } else { 1500 };
         rig.model.gateways.push(Gateway { dst_mac, src_mac, port, mtu });
     }
-    let listed = [(4, 1), (5, 2), (6, 1)].map(|(at, weight)| (hop(Way::To(at)), weight));
+    let listed = [(4, 1), (5, 2), (6, 1)].map(|(at, weight)| (hop(RouteTarget::To(at)), weight));
     let group = Arc::new(Group::of(&listed, &Group::default()));
-    let gateway = |bucket: &Hop| (4..7).find(|&at| hop(Way::To(at)) == *bucket).unwrap();
+    let gateway = |bucket: &Hop| (4..7).find(|&at| hop(RouteTarget::To(at)) == *bucket).unwrap();
     rig.model.groups = vec![group.buckets().iter().map(gateway).collect()];
     for table in &mut rig.model.tables {
-        table.routes4[0].2 = Way::Group(0);
+        table.routes4[0].2 = RouteTarget::Group(0);
         let v6 = table.routes6.iter_mut().find(|route| route.1 == 32).unwrap();
-        v6.2 = Way::Group(0);
+        v6.2 = RouteTarget::Group(0);
     }
     rig.model.seed = 0x1234_5678_9abc_def0;
     let mut changed = adjacencies(&rig.model).with_seed(rig.model.seed);
-    changed.set_group(hop(Way::Group(0)), group);
+    changed.set_group(hop(RouteTarget::Group(0)), group);
     let model = std::mem::replace(&mut rig.model, crate::rig::model());
     let mut rig = Rig::of(model);
     rig.adjacencies.publish(Box::new(changed));
@@ -294,7 +296,7 @@ pub(crate) fn odd(rng: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 #[test]
-fn flows_are_told_apart_by_what_the_rules_say_and_nothing_else() {
+fn flow_hash_depends_on_the_addresses_ports_and_protocol_only() {
     let mut rig = grouped();
     let mut way = |frame: Vec<u8>| {
         assert_eq!(rig.compare(std::slice::from_ref(&frame)).sent(), 1);
@@ -326,12 +328,12 @@ fn flows_are_told_apart_by_what_the_rules_say_and_nothing_else() {
 }
 
 #[test]
-fn a_group_of_nobody_and_a_group_in_a_group_are_no_route() {
+fn an_empty_group_and_a_nested_group_are_no_route() {
     let mut rig = Rig::new();
     let frames = || (0..10).map(of_flow);
-    let nobody = Arc::new(Group::default());
+    let empty = Arc::new(Group::default());
     let mut published = Adjacencies::new();
-    published.set_group(TEN, Arc::clone(&nobody));
+    published.set_group(TEN, Arc::clone(&empty));
     rig.adjacencies.publish(Box::new(published));
     assert_eq!(rig.pass(frames()).count(Verdict::NoRoute), 10);
     let (group, mut published) = members(&[(1, 1)], &Group::default());

@@ -20,7 +20,7 @@ pub(crate) struct Gateway {
 
 /// The target of a route.
 #[derive(Clone, Copy)]
-pub(crate) enum Way {
+pub(crate) enum RouteTarget {
     /// A gateway, by its index in the list.
     To(usize),
     Blackhole,
@@ -45,8 +45,8 @@ pub(crate) struct Entrance {
 pub(crate) struct Paper {
     pub(crate) own4: Vec<u32>,
     pub(crate) own6: Vec<u128>,
-    pub(crate) routes4: Vec<(u32, u32, Way)>,
-    pub(crate) routes6: Vec<(u128, u32, Way)>,
+    pub(crate) routes4: Vec<(u32, u32, RouteTarget)>,
+    pub(crate) routes6: Vec<(u128, u32, RouteTarget)>,
 }
 
 /// A model of the router. IPv4 addresses are numbers of 32 bits, IPv6 addresses of 128; one prefix
@@ -186,7 +186,7 @@ impl Model {
         if !self.source_is_right(port, back, table.own4.contains(&src)) {
             return Err(Verdict::Spoofed);
         }
-        let gateway = self.way(port, dst.into(), 32, routes, packet)?;
+        let gateway = self.gateway_of(port, dst.into(), 32, routes, packet)?;
         if total > gateway.mtu {
             return Err(Verdict::TooBig);
         }
@@ -251,7 +251,7 @@ impl Model {
         if !self.source_is_right(port, back, table.own6.contains(&src)) {
             return Err(Verdict::Spoofed);
         }
-        let gateway = self.way(port, dst, 128, table.routes6.iter().copied(), packet)?;
+        let gateway = self.gateway_of(port, dst, 128, table.routes6.iter().copied(), packet)?;
         if total > gateway.mtu {
             return Err(Verdict::TooBig);
         }
@@ -261,14 +261,14 @@ impl Model {
     }
 
     /// Returns whether a packet whose source has the route `back` may arrive on `port`.
-    fn source_is_right(&self, port: usize, back: Option<Way>, own: bool) -> bool {
+    fn source_is_right(&self, port: usize, back: Option<RouteTarget>, own: bool) -> bool {
         let ports = match back {
-            Some(Way::To(at)) => vec![self.gateways[at].port],
-            Some(Way::Group(at)) => {
+            Some(RouteTarget::To(at)) => vec![self.gateways[at].port],
+            Some(RouteTarget::Group(at)) => {
                 self.groups[at].iter().map(|&at| self.gateways[at].port).collect()
             }
-            Some(Way::Host) => vec![],
-            None | Some(Way::Blackhole) => {
+            Some(RouteTarget::Host) => vec![],
+            None | Some(RouteTarget::Blackhole) => {
                 return self.ports[port].sources == ReversePathFilter::Off;
             }
         };
@@ -280,21 +280,21 @@ impl Model {
     }
 
     /// Finds the gateway of the longest route that contains `address`.
-    fn way(
+    fn gateway_of(
         &self,
         port: usize,
         address: u128,
         width: u32,
-        routes: impl Iterator<Item = (u128, u32, Way)>,
+        routes: impl Iterator<Item = (u128, u32, RouteTarget)>,
         packet: &[u8],
     ) -> Result<&Gateway, Verdict> {
         match best(address, width, routes) {
             None if self.ports[port].further => Err(Verdict::HostRoute),
             None => Err(Verdict::NoRoute),
-            Some(Way::Blackhole) => Err(Verdict::Blackhole),
-            Some(Way::Host) => Err(Verdict::HostRoute),
-            Some(Way::To(at)) => Ok(&self.gateways[at]),
-            Some(Way::Group(at)) => {
+            Some(RouteTarget::Blackhole) => Err(Verdict::Blackhole),
+            Some(RouteTarget::Host) => Err(Verdict::HostRoute),
+            Some(RouteTarget::To(at)) => Ok(&self.gateways[at]),
+            Some(RouteTarget::Group(at)) => {
                 let buckets = &self.groups[at];
                 let bucket = flow(packet, self.seed) % buckets.len() as u64;
                 Ok(&self.gateways[buckets[bucket as usize]])
@@ -304,8 +304,12 @@ impl Model {
 }
 
 /// Finds the target of the longest route that contains `address`.
-fn best(address: u128, width: u32, routes: impl Iterator<Item = (u128, u32, Way)>) -> Option<Way> {
-    let mut best: Option<(u32, Way)> = None;
+fn best(
+    address: u128,
+    width: u32,
+    routes: impl Iterator<Item = (u128, u32, RouteTarget)>,
+) -> Option<RouteTarget> {
+    let mut best: Option<(u32, RouteTarget)> = None;
     for (block, len, way) in routes {
         if inside(address, block, len, width) && best.is_none_or(|(longest, _)| len > longest) {
             best = Some((len, way));

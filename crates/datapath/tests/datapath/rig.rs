@@ -18,7 +18,7 @@ use port::memory::PuntedPackets;
 use port::{Arena, MemoryPort, Port};
 
 use crate::packets::{OWN4, OWN6, mac};
-use crate::reference::{Entrance, Gateway, Model, Paper, Way};
+use crate::reference::{Entrance, Gateway, Model, Paper, RouteTarget};
 
 /// Lists of routes of each family, in place of tables.
 pub(crate) struct Lists(Vec<(Linear<u32>, Linear<u128>)>);
@@ -37,35 +37,35 @@ impl Lookup for Lists {
 pub(crate) const FRAMES: u32 = 1024;
 
 /// The routes as text, with their targets.
-pub(crate) const ROUTES: [(&str, Way); 16] = [
-    ("10.0.0.0/8", Way::To(0)),
-    ("10.1.0.0/16", Way::To(1)),
-    ("10.1.2.0/24", Way::Blackhole),
-    ("10.1.2.128/25", Way::To(0)),
-    ("10.1.3.0/24", Way::Host),
-    ("192.0.2.0/24", Way::To(2)),
-    ("198.51.100.0/24", Way::To(1)),
-    ("203.0.113.7/32", Way::To(3)),
+pub(crate) const ROUTES: [(&str, RouteTarget); 16] = [
+    ("10.0.0.0/8", RouteTarget::To(0)),
+    ("10.1.0.0/16", RouteTarget::To(1)),
+    ("10.1.2.0/24", RouteTarget::Blackhole),
+    ("10.1.2.128/25", RouteTarget::To(0)),
+    ("10.1.3.0/24", RouteTarget::Host),
+    ("192.0.2.0/24", RouteTarget::To(2)),
+    ("198.51.100.0/24", RouteTarget::To(1)),
+    ("203.0.113.7/32", RouteTarget::To(3)),
     // Routed, but never forwarded to.
-    ("127.0.0.0/8", Way::To(0)),
-    ("2001:db8::/32", Way::To(0)),
-    ("2001:db8:1::/48", Way::To(1)),
-    ("2001:db8:1:2::/64", Way::Blackhole),
-    ("2001:db8:1:2:8000::/65", Way::To(2)),
-    ("2001:db8:1:3::/64", Way::Host),
-    ("2001:db8:3::3/128", Way::To(3)),
-    ("fe80::/10", Way::To(0)),
+    ("127.0.0.0/8", RouteTarget::To(0)),
+    ("2001:db8::/32", RouteTarget::To(0)),
+    ("2001:db8:1::/48", RouteTarget::To(1)),
+    ("2001:db8:1:2::/64", RouteTarget::Blackhole),
+    ("2001:db8:1:2:8000::/65", RouteTarget::To(2)),
+    ("2001:db8:1:3::/64", RouteTarget::Host),
+    ("2001:db8:3::3/128", RouteTarget::To(3)),
+    ("fe80::/10", RouteTarget::To(0)),
 ];
 
 /// The routes of the other table.
-pub(crate) const OTHER_ROUTES: [(&str, Way); 6] = [
+pub(crate) const OTHER_ROUTES: [(&str, RouteTarget); 6] = [
     // The same prefixes with other targets.
-    ("10.0.0.0/8", Way::To(1)),
-    ("10.1.0.0/16", Way::Blackhole),
-    ("192.0.2.0/24", Way::To(0)),
-    ("198.51.100.0/24", Way::To(2)),
-    ("2001:db8::/32", Way::To(2)),
-    ("2001:db8:1::/48", Way::To(0)),
+    ("10.0.0.0/8", RouteTarget::To(1)),
+    ("10.1.0.0/16", RouteTarget::Blackhole),
+    ("192.0.2.0/24", RouteTarget::To(0)),
+    ("198.51.100.0/24", RouteTarget::To(2)),
+    ("2001:db8::/32", RouteTarget::To(2)),
+    ("2001:db8:1::/48", RouteTarget::To(0)),
 ];
 
 pub(crate) struct Rig<L = Lists> {
@@ -105,7 +105,7 @@ pub(crate) fn model() -> Model {
     }
 }
 
-fn paper(routes: &[(&str, Way)], own4: u32, own6: u128) -> Paper {
+fn paper(routes: &[(&str, RouteTarget)], own4: u32, own6: u128) -> Paper {
     let mut paper = Paper { own4: vec![own4], own6: vec![own6], ..Paper::default() };
     for &(text, way) in routes {
         if let Ok(prefix) = text.parse::<Prefix<u32>>() {
@@ -123,20 +123,22 @@ pub(crate) fn adjacencies(model: &Model) -> Adjacencies {
     let mut adjacencies = Adjacencies::new();
     for (at, gateway) in model.gateways.iter().enumerate() {
         let Gateway { dst_mac, src_mac, port, mtu } = *gateway;
-        adjacencies
-            .set(hop(Way::To(at)), Adjacency::new(port as u16, dst_mac, src_mac, mtu as u16));
+        adjacencies.set(
+            hop(RouteTarget::To(at)),
+            Adjacency::new(port as u16, dst_mac, src_mac, mtu as u16),
+        );
     }
-    adjacencies.set(hop(Way::Blackhole), Adjacency::BLACKHOLE);
-    adjacencies.set(hop(Way::Host), Adjacency::HOST);
+    adjacencies.set(hop(RouteTarget::Blackhole), Adjacency::BLACKHOLE);
+    adjacencies.set(hop(RouteTarget::Host), Adjacency::HOST);
     adjacencies
 }
 
-pub(crate) fn hop(way: Way) -> Hop {
+pub(crate) fn hop(way: RouteTarget) -> Hop {
     match way {
-        Way::Blackhole => Hop(1),
-        Way::Host => Hop(40),
-        Way::To(at) => Hop(2 + at as u32),
-        Way::Group(at) => Hop(60 + at as u32),
+        RouteTarget::Blackhole => Hop(1),
+        RouteTarget::Host => Hop(40),
+        RouteTarget::To(at) => Hop(2 + at as u32),
+        RouteTarget::Group(at) => Hop(60 + at as u32),
     }
 }
 
@@ -255,9 +257,9 @@ impl<L: Lookup> Rig<L> {
         assert!(now.balanced(), "received = sent + punted + dropped: {now:?}");
         let back = self.worker.arena().available() + self.worker.held();
         assert_eq!(back, FRAMES as usize, "every frame is back, or waits");
-        let news = now - self.seen;
+        let change = now - self.seen;
         self.seen = now;
-        news
+        change
     }
 
     /// Sends `frames` to port 0; see [`compare_on`](Self::compare_on).

@@ -8,7 +8,7 @@ use fingerpost_datapath::{Adjacency, Group, ReversePathFilter, Verdict};
 use crate::flows::grouped;
 use crate::packets::{OWN4, OWN6};
 use crate::packets::{arriving, draw, v4, v6};
-use crate::reference::Way;
+use crate::reference::RouteTarget;
 use crate::rig::{Rig, adjacencies, hop, ingresses};
 
 /// The destination of all packets, which the router sends on port 1.
@@ -106,12 +106,12 @@ fn every_member_of_a_group_is_a_feasible_path() {
     rig.model.ports[2].table = 0;
     rig.model.ports[2].sources = Strict;
     rig.ingresses.publish(Box::new(ingresses(&rig.model)));
-    let (up, down) = (hop(Way::To(0)), hop(Way::To(1)));
+    let (up, down) = (hop(RouteTarget::To(0)), hop(RouteTarget::To(1)));
     let mut changed = adjacencies(&rig.model);
     let group = Group::of(&[(up, 1), (down, 0)], &Group::default());
     assert!(group.buckets().iter().all(|&bucket| bucket == up));
     // 192.0.2.0/24, by the group.
-    changed.set_group(hop(Way::To(2)), Arc::new(group));
+    changed.set_group(hop(RouteTarget::To(2)), Arc::new(group));
     rig.adjacencies.publish(Box::new(changed));
     let counted = rig.pass_on(2, [arriving(v4(0xc000_0205, THERE), 2)]);
     assert_eq!(counted.sent(), 1, "the member that is down is behind port 2");
@@ -129,7 +129,7 @@ fn a_route_to_the_host_is_right_where_it_is_said_to_be() {
         assert_eq!(passes(&mut rig, 1, source), anywhere);
         for (port, expect) in [(1, here), (2, elsewhere)] {
             let mut changed = adjacencies(&rig.model);
-            changed.set(hop(Way::Host), Adjacency::HOST.behind(port));
+            changed.set(hop(RouteTarget::Host), Adjacency::HOST.behind(port));
             rig.adjacencies.publish(Box::new(changed));
             assert_eq!(rig.pass_on(1, frame()).sent(), u64::from(expect), "{sources:?}");
         }
@@ -174,7 +174,7 @@ fn drawn_sources_end_as_in_the_model() {
 }
 
 #[test]
-fn what_has_no_port_is_behind_none() {
+fn adjacency_without_a_port_has_no_exit() {
     assert_eq!(Adjacency::NONE.exit(), None);
     assert_eq!(Adjacency::BLACKHOLE.behind(3).exit(), Some(3));
     assert!(!Adjacency::BLACKHOLE.behind(3).leads(), "and still leads nowhere");

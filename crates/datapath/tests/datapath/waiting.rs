@@ -10,7 +10,7 @@ use fingerpost_datapath::{
 };
 
 use crate::packets::{arriving, draw, v4, v6};
-use crate::reference::{Model, Way};
+use crate::reference::{Model, RouteTarget};
 use crate::rig::{FRAMES, Rig, adjacencies, hop, ingresses};
 
 const HERE: u32 = 0xc000_0263;
@@ -23,7 +23,7 @@ fn publish(rig: &mut Rig, unknown: &[usize]) {
     let mut changed = adjacencies(&rig.model);
     for &at in unknown {
         let port = rig.model.gateways[at].port as u16;
-        changed.set(hop(Way::To(at)), Adjacency::unresolved(port));
+        changed.set(hop(RouteTarget::To(at)), Adjacency::unresolved(port));
     }
     rig.adjacencies.publish(Box::new(changed));
 }
@@ -67,7 +67,7 @@ fn packets_wait_and_leave_in_order_when_the_neighbor_is_known() {
 }
 
 #[test]
-fn the_control_side_is_told_the_hop_the_table_and_the_destination() {
+fn the_control_plane_receives_hop_table_and_destination() {
     let mut rig = Rig::new();
     publish(&mut rig, &[0, 1, 2]);
     let frames = [
@@ -80,7 +80,7 @@ fn the_control_side_is_told_the_hop_the_table_and_the_destination() {
     rig.pass(&frames);
     rig.pass(&frames);
     let want = |gateway, address: &str| Want {
-        hop: hop(Way::To(gateway)),
+        hop: hop(RouteTarget::To(gateway)),
         table: 0,
         address: address.parse::<IpAddr>().unwrap(),
     };
@@ -100,7 +100,7 @@ fn the_control_side_is_told_the_hop_the_table_and_the_destination() {
 }
 
 #[test]
-fn the_oldest_goes_when_there_are_too_many() {
+fn the_oldest_packet_is_dropped_when_the_queue_is_full() {
     let mut rig = Rig::new();
     publish(&mut rig, &[0]);
     let counted = rig.pass((0..HELD as u32 + 30).map(|number| v4(HERE, 0x0a00_0000 | number)));
@@ -116,7 +116,7 @@ fn the_oldest_goes_when_there_are_too_many() {
 }
 
 #[test]
-fn who_waits_too_long_ends() {
+fn packets_are_dropped_after_the_waiting_time() {
     let mut rig = Rig::new();
     publish(&mut rig, &[0]);
     rig.pass(to_ten(1..4));
@@ -137,7 +137,7 @@ fn who_waits_too_long_ends() {
 }
 
 #[test]
-fn what_waits_at_the_end_ends_with_the_worker() {
+fn held_packets_are_dropped_with_the_worker() {
     let mut rig = Rig::new();
     publish(&mut rig, &[0]);
     rig.pass(to_ten(1..4));
@@ -161,7 +161,7 @@ fn the_way_is_that_of_the_moment_of_leaving() {
     rib.insert("10.0.0.0/8".parse().unwrap(), Hop(5));
     let mut v4_table = Updater::<u32>::new(rib, Choice::Auto, 1).unwrap();
     let v6_table = Updater::<u128>::new(Rib::new(), Choice::Auto, 1).unwrap();
-    let tables = |_: &Model| Tables::one(v4_table.reader(), v6_table.reader());
+    let tables = |_: &Model| Tables::single(v4_table.reader(), v6_table.reader());
     let mut rig = Rig::build(tables, |_, port| Box::new(port));
     let adjacency = |last| Adjacency::new(1, [2, 0, 0, 0, 5, last], [2; 6], 1500);
     let mut published = rig.adjacencies.current().clone();
@@ -195,7 +195,7 @@ fn of_a_group_the_member_is_asked_for() {
     changed.set(known, Adjacency::new(2, [2; 6], [2; 6], 1500));
     changed.set(unknown, Adjacency::unresolved(1));
     let group = Group::of(&[(known, 1), (unknown, 1)], &Group::default());
-    changed.set_group(hop(Way::To(0)), group.into());
+    changed.set_group(hop(RouteTarget::To(0)), group.into());
     rig.adjacencies.publish(Box::new(changed));
     let counted = rig.pass(to_ten(0..100));
     assert_eq!(counted.sent() + counted.held, 100);

@@ -192,7 +192,7 @@ pub(super) fn check(
                     unnamed.grantor.address
                 );
                 let problems = vec![Problem { line, key: "tunnel.authentication", what }];
-                return Err(ConfigError::Sense { path: path.into(), problems });
+                return Err(ConfigError::Invalid { path: path.into(), problems });
             }
             members().filter_map(named).collect()
         }

@@ -328,7 +328,9 @@ impl Config {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let local = Self::local(path)?;
         let Some(settings) = &local.fixed.distribution else { return Ok(local) };
-        match read_bundle_in_force(settings).map_err(|what| ConfigError::kept(&local.path, what))? {
+        match read_bundle_in_force(settings)
+            .map_err(|what| ConfigError::stored_bundles(&local.path, what))?
+        {
             Some(bundle) => Self::load_over(&local.path, Some(&bundle)),
             None => Ok(local),
         }

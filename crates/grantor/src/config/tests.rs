@@ -39,7 +39,7 @@ fn invalid_values_are_reported_with_line_and_key() {
     std::fs::write(&path, bad).unwrap();
     let error = Config::load(&path).unwrap_err();
     std::fs::remove_dir_all(&folder).unwrap();
-    let ConfigError::Sense { problems, .. } = error else { panic!("{error}") };
+    let ConfigError::Invalid { problems, .. } = error else { panic!("{error}") };
     let found: Vec<_> = problems.iter().map(|problem| (problem.line, problem.key)).collect();
     let expect = [
         (1, "interfaces"),

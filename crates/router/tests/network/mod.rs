@@ -11,8 +11,8 @@ pub(crate) fn ip(arguments: &str) -> String {
         .args(arguments.split(' '))
         .output()
         .expect("`ip` runs (Debian package iproute2)");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {stderr} (this test needs root)");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
