@@ -276,14 +276,15 @@ pub(crate) fn vias_text(vias: &[api::Via]) -> String {
     let text = |via: &api::Via| {
         let gateway = via.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
         let weight = if vias.len() > 1 { format!(" weight {}", via.weight) } else { String::new() };
-        format!("{gateway} dev {}{weight}", via.dev)
+        let name = via.name.as_ref().map(|name| format!(" nexthop {name}")).unwrap_or_default();
+        format!("{name}{gateway} dev {}{weight}", via.dev)
     };
     vias.iter().map(text).collect()
 }
 
 fn route_text(route: &api::Route) -> String {
     match route.kind.as_str() {
-        "via" => format!("{}{}", route.prefix, vias_text(&route.via)),
+        "via" | "static" => format!("{}{}", route.prefix, vias_text(&route.via)),
         "neighbor" => {
             let dev = route.via.first().map_or("", |via| via.dev.as_str());
             format!("{} dev {dev} neighbor", route.prefix)

@@ -43,7 +43,7 @@
 //! level = "info"          # error, warn, info, debug: config/logging.rs
 //!
 //! [metrics]
-//! listen = "127.0.0.1:9273"    # the HTTP listener for metrics and a page (for `run`)
+//! listen = "127.0.0.1:9273"    # the HTTP listener for metrics and a page
 //! allowed_hosts = ["router.example.net"]   # accepted `Host` names: config/metrics.rs
 //!
 //! [punt]
@@ -327,6 +327,26 @@ impl Config {
             image: None,
             daemon,
         }
+    }
+
+    /// Returns whether there are next hops, files of routes or routes.
+    pub fn has_static_routes(&self) -> bool {
+        let Self { next_hops, files, routes_v4, routes_v6, .. } = self;
+        !next_hops.is_empty()
+            || !files.is_empty()
+            || !routes_v4.is_empty()
+            || !routes_v6.is_empty()
+    }
+
+    /// Lists the keys that have no effect on a router with static routes.
+    pub fn keys_without_effect(&self) -> Vec<&'static str> {
+        let has_table = self.interfaces.iter().any(|interface| interface.table.is_some());
+        let keys = [
+            ("interface.table", has_table),
+            ("feed.fpm", self.fpm.is_some()),
+            ("image.path", self.image.is_some()),
+        ];
+        keys.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
     }
 }
 

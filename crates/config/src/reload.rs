@@ -87,11 +87,11 @@ impl Config {
                 old.compare(new, &mut changed);
             }
         }
-        // A router that follows the kernel has none of these.
-        changed.compare("nexthop", NeedsRestart, next_hops, &new.next_hops);
-        changed.compare("routes", NeedsRestart, files, &new.files);
-        changed.compare("route", NeedsRestart, routes_v4, &new.routes_v4);
-        changed.compare("route", NeedsRestart, routes_v6, &new.routes_v6);
+        // A router that follows the kernel refuses these.
+        changed.compare("nexthop", Live, next_hops, &new.next_hops);
+        changed.compare("routes", Live, files, &new.files);
+        changed.compare("route", Live, routes_v4, &new.routes_v4);
+        changed.compare("route", Live, routes_v6, &new.routes_v6);
         daemon.compare(&new.daemon, &mut changed);
         changed.compare("fib.engine", ReplacesWorkers, engine_v4, &new.engine_v4);
         changed.compare("fib.engine_v6", ReplacesWorkers, engine_v6, &new.engine_v6);

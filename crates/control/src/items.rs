@@ -12,21 +12,15 @@ use fib::{Family, Hop, Prefix};
 use super::kernel_sync::KernelSync;
 use super::plane::{HopTarget, Plane, PlaneTable, Ports, TableView};
 use super::protocols;
-use super::target::{TargetView, target_view};
+use super::target::{TargetView, dev, plane_target_view};
 use crate::view::View;
 use api::{self, Item};
 use datapath::stats::Snapshot;
 use datapath::{Class, Verdict};
 
-/// Returns the name of an interface by its index; `if` and the number where it is no port.
-fn dev(plane: &Plane, interface: u32) -> String {
-    let port = plane.ports().get(interface);
-    port.map_or_else(|| format!("if{interface}"), |port| port.name.clone())
-}
-
 fn route<A: Family>(plane: &Plane, prefix: Prefix<A>, hop: Hop) -> api::Route {
     let TargetView { kind, via } = match plane.hop_target(hop) {
-        Some(target) => target_view(&|index| dev(plane, index), target),
+        Some(target) => plane_target_view(plane, target),
         None => TargetView { kind: "none", via: Vec::new() },
     };
     api::Route { prefix: prefix.to_string(), kind: kind.to_owned(), via, hop: hop.0 }
@@ -185,7 +179,7 @@ pub(super) fn neighbors(plane: &Plane) -> Vec<Item> {
 /// Lists the next hops.
 pub(super) fn next_hops(plane: &Plane) -> Vec<Item> {
     let item = |(hop, target, routes): (Hop, &HopTarget, u64)| {
-        let TargetView { kind, via } = target_view(&|index| dev(plane, index), target);
+        let TargetView { kind, via } = plane_target_view(plane, target);
         let (kind, action) = (kind.to_owned(), action(plane, hop).to_owned());
         Item::NextHop(api::NextHop { hop: hop.0, kind, via, routes, action })
     };

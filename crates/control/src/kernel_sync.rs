@@ -25,8 +25,9 @@
 //! or stores a new MAC. Gateways are reported every `CONFIRM_ALL` whether used or not, so that the
 //! first packet after a pause finds them.
 //!
-//! Where FRR sends its routes by FPM (`feed::fpm`), the routes come from there, and from the
-//! kernel links, neighbors, rules and local addresses.
+//! The routes have one of three sources ([`RouteSource`]): the kernel; FRR, which sends its routes
+//! by FPM (`feed::fpm`) while links, neighbors, rules and local addresses come from the kernel; or
+//! the configuration, with which the thread follows only links and addresses.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -47,7 +48,8 @@ use super::churn::ChurnMonitor;
 use super::devices::Devices;
 use super::handle::ControlRequests;
 use super::monitor::{RecordingFollower, Subscribers, TurnChanges};
-use super::plane::{HopTarget, Plane, PlaneTable, TableView, WithoutRoutes};
+use super::links;
+use super::plane::{HopTarget, Plane, PlaneTable, StaticFollower, TableView, WithoutRoutes};
 use super::report::{FEEDS, FeedCounts, Reporter};
 use api::{Audit, Event, EventKind};
 use datapath::{MARKS, WantReceiver};
@@ -73,13 +75,52 @@ const WAIT: u16 = 5;
 /// The same where a commit waits for a worker to pass.
 const SHORT_WAIT: u16 = 1;
 
+/// The source of a plane's routes.
+#[derive(Debug)]
+pub enum RouteSource {
+    /// The kernel.
+    Kernel,
+    /// FRR, by FPM.
+    Fpm(Box<Fpm>),
+    /// The configuration.
+    Static,
+}
+
+/// The part of the kernel's state that the plane follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KernelScope {
+    /// Everything.
+    All,
+    /// Everything but routes.
+    WithoutRoutes,
+    /// Links and own addresses.
+    Links,
+}
+
+impl RouteSource {
+    fn scope(&self) -> KernelScope {
+        match self {
+            Self::Kernel => KernelScope::All,
+            Self::Fpm(_) => KernelScope::WithoutRoutes,
+            Self::Static => KernelScope::Links,
+        }
+    }
+
+    fn fpm(&self) -> Option<&Fpm> {
+        match self {
+            Self::Fpm(fpm) => Some(fpm),
+            Self::Kernel | Self::Static => None,
+        }
+    }
+}
+
 /// The state of the control thread, on which requests run.
 #[derive(Debug)]
 pub struct KernelSync {
     /// The routes.
     pub plane: Plane,
     kernel: Kernel,
-    fpm: Option<Fpm>,
+    source: RouteSource,
     devices: Devices,
     wanted: Vec<WantReceiver>,
     /// The last time that unresolved gateways were resolved, and that all were confirmed.
@@ -111,11 +152,11 @@ pub struct KernelSync {
 }
 
 impl KernelSync {
-    /// Starts with a plane that the kernel has filled.
+    /// Starts with a plane that `kernel` and `source` have filled.
     pub fn new(
         plane: Plane,
         kernel: Kernel,
-        fpm: Option<Fpm>,
+        source: RouteSource,
         devices: Devices,
         wanted: Vec<WantReceiver>,
     ) -> Self {
@@ -126,7 +167,7 @@ impl KernelSync {
             healed_addresses: Vec::new(),
             plane,
             kernel,
-            fpm,
+            source,
             devices,
             wanted,
             resolved: now.checked_sub(RESOLVE_INTERVAL).unwrap_or(now),
@@ -151,17 +192,17 @@ impl KernelSync {
 
     /// Returns the counters of FRR's feed, if it is followed.
     pub fn fpm(&self) -> Option<&feed::fpm::FpmCounters> {
-        self.fpm.as_ref().map(Fpm::counters)
+        self.source.fpm().map(Fpm::counters)
     }
 
     /// Returns FRR's feed, if it is followed.
     pub(crate) fn fpm_feed(&self) -> Option<&Fpm> {
-        self.fpm.as_ref()
+        self.source.fpm()
     }
 
-    /// Takes FRR's feed, so that another control thread continues with it.
-    pub(crate) fn take_fpm(&mut self) -> Option<Fpm> {
-        self.fpm.take()
+    /// Takes the source of the routes, so that another control thread continues with it.
+    pub(crate) fn take_source(&mut self) -> RouteSource {
+        std::mem::replace(&mut self.source, RouteSource::Kernel)
     }
 
     /// Replaces the ports: their interfaces, and the workers' requests for neighbors.
@@ -208,9 +249,10 @@ impl KernelSync {
 
     /// Lists the mirrors of the routes: the first one that has a prefix takes precedence.
     fn mirrors(&self) -> Vec<&Mirror> {
-        match &self.fpm {
-            Some(fpm) => iter::once(fpm.mirror()).chain(fpm.stale()).collect(),
-            None => vec![self.kernel.mirror()],
+        match &self.source {
+            RouteSource::Kernel => vec![self.kernel.mirror()],
+            RouteSource::Fpm(fpm) => iter::once(fpm.mirror()).chain(fpm.stale()).collect(),
+            RouteSource::Static => Vec::new(),
         }
     }
 
@@ -233,14 +275,14 @@ impl KernelSync {
 
     /// Returns whether routes are being read again, or FRR has not sent all of its routes.
     pub(super) fn is_resynchronizing(&self) -> bool {
-        let fpm = self.fpm.as_ref().is_some_and(|fpm| !fpm.is_complete());
+        let fpm = self.source.fpm().is_some_and(|fpm| !fpm.is_complete());
         self.is_replay_due || fpm || self.kernel.is_resynchronizing()
     }
 
     /// Starts to read everything again, to publish all of it to the plane afterwards.
     pub(super) fn heal(&mut self) {
         self.is_replay_due = true;
-        if let Some(fpm) = &mut self.fpm {
+        if let RouteSource::Fpm(fpm) = &mut self.source {
             fpm.restart_session();
         }
         let result = self.kernel.resynchronize();
@@ -262,7 +304,7 @@ impl KernelSync {
             return false;
         }
         self.healed_addresses.push((address, Instant::now()));
-        if self.fpm.is_none() {
+        if matches!(self.source, RouteSource::Kernel) {
             let result = self.kernel.reread(table, address, &mut self.plane);
             self.record_error(result.map(drop));
         }
@@ -310,7 +352,7 @@ impl KernelSync {
         for (table, gone) in v6 {
             self.plane.route_v6(table, gone, None);
         }
-        if let Some(fpm) = &self.fpm {
+        if let RouteSource::Fpm(fpm) = &self.source {
             fpm.report_routes(&mut self.plane);
             self.kernel.mirror().report_routes(&mut WithoutRoutes(&mut self.plane));
         } else {
@@ -335,32 +377,29 @@ impl KernelSync {
         let mut more = false;
         let burst = self.burst;
         let mut changes = (!self.subscribers.is_empty()).then(TurnChanges::default);
-        let pumped = match &mut self.fpm {
-            None => pump_kernel(&mut self.kernel, &mut self.plane, false, &mut changes, burst),
-            Some(fpm) => {
-                let pumped = match &mut changes {
-                    None => fpm.pump(&mut self.plane, burst),
-                    Some(changes) => {
-                        let plane = &mut self.plane;
-                        let mut follower =
-                            RecordingFollower { plane, without_routes: false, changes };
-                        fpm.pump(&mut follower, burst)
-                    }
-                };
-                match pumped {
-                    Ok(pumped) => {
-                        more = pumped.more;
-                        log_refused(fpm, &mut self.refusals);
-                        // Before that, the image may contain routes that FRR has not sent again.
-                        if pumped.resynchronized {
-                            self.plane.retire();
-                        }
-                    }
-                    Err(error) => self.record_error(Err(error)),
+        let scope = self.source.scope();
+        if let RouteSource::Fpm(fpm) = &mut self.source {
+            let pumped = match &mut changes {
+                None => fpm.pump(&mut self.plane, burst),
+                Some(changes) => {
+                    let plane = &mut self.plane;
+                    let scope = KernelScope::All;
+                    fpm.pump(&mut RecordingFollower { plane, scope, changes }, burst)
                 }
-                pump_kernel(&mut self.kernel, &mut self.plane, true, &mut changes, burst)
+            };
+            match pumped {
+                Ok(pumped) => {
+                    more = pumped.more;
+                    log_refused(fpm, &mut self.refusals);
+                    // Before that, the image may contain routes that FRR has not sent again.
+                    if pumped.resynchronized {
+                        self.plane.retire();
+                    }
+                }
+                Err(error) => self.record_error(Err(error)),
             }
-        };
+        }
+        let pumped = pump_kernel(&mut self.kernel, &mut self.plane, scope, &mut changes, burst);
         match pumped {
             Ok(pumped) => {
                 more |= pumped.more;
@@ -377,6 +416,7 @@ impl KernelSync {
                 return true;
             }
         }
+        self.follow_addresses();
         self.burst = if more { (2 * burst).min(LARGEST_BURST) } else { BURST };
         self.follow_devices();
         let committed = self.plane.commit();
@@ -396,6 +436,18 @@ impl KernelSync {
         self.log_changes();
         self.resolve_neighbors();
         more || !committed.published
+    }
+
+    /// Lists the own addresses again if the kernel has reported a change of one: with static
+    /// routes, its local table is not followed.
+    fn follow_addresses(&mut self) {
+        if !self.plane.take_address_changes() {
+            return;
+        }
+        match links::addresses() {
+            Ok(addresses) => self.plane.set_locals(addresses),
+            Err(error) => self.record_error(Err(error)),
+        }
     }
 
     /// Logs the changes of links and feeds.
@@ -533,16 +585,17 @@ fn log_refused(fpm: &Fpm, (logged, at): &mut (u64, Option<Instant>)) {
 fn pump_kernel(
     kernel: &mut Kernel,
     plane: &mut Plane,
-    without_routes: bool,
+    scope: KernelScope,
     changes: &mut Option<TurnChanges>,
     burst: usize,
 ) -> Result<KernelProgress, feed::netlink::Error> {
-    match changes {
-        Some(changes) => {
-            kernel.pump(&mut RecordingFollower { plane, without_routes, changes }, burst)
+    match (changes, scope) {
+        (Some(changes), _) => {
+            kernel.pump(&mut RecordingFollower { plane, scope, changes }, burst)
         }
-        None if without_routes => kernel.pump(&mut WithoutRoutes(plane), burst),
-        None => kernel.pump(plane, burst),
+        (None, KernelScope::All) => kernel.pump(plane, burst),
+        (None, KernelScope::WithoutRoutes) => kernel.pump(&mut WithoutRoutes(plane), burst),
+        (None, KernelScope::Links) => kernel.pump(&mut StaticFollower(plane), burst),
     }
 }
 
@@ -561,8 +614,8 @@ pub(crate) fn run(
             let kernel = PollFd::new(sync.kernel.as_fd(), PollFlags::POLLIN);
             let queue = PollFd::new(requests.as_fd(), PollFlags::POLLIN);
             let fpm = sync
-                .fpm
-                .as_ref()
+                .source
+                .fpm()
                 .map_or(queue.clone(), |fpm| PollFd::new(fpm.as_fd(), PollFlags::POLLIN));
             let mut ready = [kernel, queue, fpm];
             // Also after an interruption the turn reads every source.

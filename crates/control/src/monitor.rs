@@ -24,7 +24,8 @@ use std::time::SystemTime;
 use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::{Family, Prefix};
 
-use super::plane::{HopTarget, Plane, PlaneTable, TableView, WithoutRoutes};
+use super::kernel_sync::KernelScope;
+use super::plane::{HopTarget, Plane, PlaneTable, StaticFollower, TableView, WithoutRoutes};
 use super::target::target_view;
 use api::{self, Event, EventKind};
 
@@ -159,8 +160,8 @@ impl TurnChanges {
 /// Forwards a feed's changes to the plane and records them.
 pub(super) struct RecordingFollower<'a> {
     pub(super) plane: &'a mut Plane,
-    /// Whether another feed provides the routes, so that the kernel's are ignored.
-    pub(super) without_routes: bool,
+    /// The changes that the plane follows.
+    pub(super) scope: KernelScope,
     pub(super) changes: &'a mut TurnChanges,
 }
 
@@ -173,16 +174,16 @@ impl RecordingFollower<'_> {
         prefix: Prefix<A>,
         family: impl for<'a> Fn(PlaneTable<'a>) -> TableView<'a, A>,
     ) -> Option<bool> {
-        let table = self.plane.table(table).filter(|_| !self.without_routes)?;
+        let table = self.plane.table(table).filter(|_| self.scope == KernelScope::All)?;
         let target = family(table).rib().get(prefix).and_then(|hop| self.plane.hop_target(hop));
         Some(matches!(target, Some(HopTarget::Route(_))))
     }
 
     fn forward(&mut self, apply: impl FnOnce(&mut dyn Follower)) {
-        if self.without_routes {
-            apply(&mut WithoutRoutes(self.plane));
-        } else {
-            apply(self.plane);
+        match self.scope {
+            KernelScope::All => apply(self.plane),
+            KernelScope::WithoutRoutes => apply(&mut WithoutRoutes(self.plane)),
+            KernelScope::Links => apply(&mut StaticFollower(self.plane)),
         }
     }
 }

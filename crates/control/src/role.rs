@@ -68,6 +68,28 @@ impl Role for PlainRouter {
     }
 }
 
+/// The role of a daemon that routes by the static routes of its configuration: nothing of the
+/// kernel can be compared with it.
+#[derive(Clone, Copy, Debug)]
+pub struct StaticRouter;
+
+impl Role for StaticRouter {
+    fn name(&self) -> &'static str {
+        "router"
+    }
+
+    fn show(&self, request: &Request) -> Option<Result<Vec<Item>, String>> {
+        match request {
+            Request::Audit | Request::Diff { .. } => {
+                let reason = "not available with static routes: this command compares the router \
+                              with the kernel";
+                Some(Err(reason.to_owned()))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A current value, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {

@@ -4,32 +4,35 @@
 //!   file ─ feed ─► (Prefix, Label) ─ Via ─► (Prefix, Target) ─┐ later wins
 //!   [[route]] ────────────────────────────► (Prefix, Target) ─┴► sorted, unique
 //!                                                                   │
-//!   HopTable: Target ↔ Hop, those with most routes first ◄──────────┤
-//!       └─► Adjacencies: Hop → port, MACs, MTU                      ▼
-//!                                                   Rib ─► Updater ─► Fib
+//!                        StaticRoutes ◄─────────────────────────────┤
+//!   HopTable: Target ↔ Hop, those with most routes first ◄──────────┤ StaticRoutes::build
+//!                                                                   ▼
+//!                                       Rib ─► Updater ─► Fib: StaticTables of a plane
 //! ```
+//!
+//! A start builds the tables with several threads ([`StaticRoutes::build`]); a reload reads the
+//! routes, and the plane changes those that differ ([`StaticRoutes::replace_in`]).
 //!
 //! A label without a next hop is an error that names the file, the prefix and the label, and the
 //! router does not start: a router with some of its routes is worse than one that does not start.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use feed::{Label, Labels, RoutingTable};
 use fib::{Choice, Family, Full, Hop, HopTable, Prefix, Rib, Updater};
 
+use crate::plane::{HopTarget, Plane, StaticNextHop, StaticNextHops, StaticTables};
 use config::{Config, RouteFile, Target, Via};
-use datapath::{Adjacencies, Adjacency};
 
-/// The routes of both families, and the tables made of them.
+/// The routes of a configuration, of both families.
 #[derive(Debug)]
-pub struct Routes {
-    /// The IPv4 routes and their table.
-    pub v4: Updater<u32>,
-    /// The IPv6 routes and their table.
-    pub v6: Updater<u128>,
-    /// The target of each hop, with the number of its routes.
-    pub hops: HopTable<Target>,
+pub struct StaticRoutes {
+    /// The IPv4 routes in order, each prefix once.
+    v4: RouteList<u32>,
+    /// The IPv6 routes in order, each prefix once.
+    v6: RouteList<u128>,
     /// The number of routes that a later one for the same prefix replaced.
     pub replaced: usize,
     /// Warnings of the feeds, with the file.
@@ -97,15 +100,15 @@ impl From<feed::Error> for RoutesError {
     }
 }
 
-type List<A> = Vec<(Prefix<A>, Target)>;
+type RouteList<A> = Vec<(Prefix<A>, Target)>;
 
-impl Routes {
-    /// Loads all routes of `config` and builds their tables with `threads` threads.
+impl StaticRoutes {
+    /// Reads all routes of `config`.
     ///
     /// # Errors
     ///
     /// [`RoutesError`].
-    pub fn load(config: &Config, threads: usize) -> Result<Self, RoutesError> {
+    pub fn read(config: &Config) -> Result<Self, RoutesError> {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         let mut warnings = Vec::new();
         for file in &config.files {
@@ -120,36 +123,65 @@ impl Routes {
         v4.extend(&config.routes_v4);
         v6.extend(&config.routes_v6);
         let replaced = keep_last(&mut v4) + keep_last(&mut v6);
-
-        let full = |family| move |source| RoutesError::Full { family, source };
-        let counts = count(config, v4.iter().map(|route| route.1).chain(v6.iter().map(|r| r.1)));
-        let hops = HopTable::ranked(counts).map_err(full("next hops"))?;
-        let v4 = table(&v4, &hops, config.engine_v4, threads).map_err(full("IPv4"))?;
-        let v6 = table(&v6, &hops, config.engine_v6, threads).map_err(full("IPv6"))?;
-        Ok(Self { v4, v6, hops, replaced, warnings })
+        Ok(Self { v4, v6, replaced, warnings })
     }
 
-    /// Builds the adjacencies of the hops, where the interface number i of the configuration has
-    /// `links[i]` as its MAC and MTU.
+    /// Builds the tables of the routes with `threads` threads.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// If `links` is shorter than the configuration's interfaces.
-    pub fn adjacencies(&self, config: &Config, links: &[([u8; 6], usize)]) -> Adjacencies {
-        let mut adjacencies = Adjacencies::new();
-        for (hop, target, _) in self.hops.iter() {
-            let adjacency = match *target {
-                Target::Blackhole => Adjacency::BLACKHOLE,
-                Target::NextHop(at) => {
-                    let next = &config.next_hops[at];
-                    let (mac, mtu) = links[next.interface];
-                    let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-                    Adjacency::new(next.interface as u16, next.mac, mac, mtu)
-                }
-            };
-            adjacencies.set(hop, adjacency);
+    /// [`RoutesError::Full`].
+    pub fn build(&self, config: &Config, threads: usize) -> Result<StaticTables, RoutesError> {
+        let full = |family| move |source| RoutesError::Full { family, source };
+        let used = self.v4.iter().map(|route| route.1).chain(self.v6.iter().map(|route| route.1));
+        let targets = HopTargets::of(config);
+        let counts = count(config, used).into_iter();
+        let counts = counts.map(|(target, count)| (targets.get(target).clone(), count));
+        let hops = HopTable::ranked(counts).map_err(full("next hops"))?;
+        let of = |target| hops.find(targets.get(target));
+        let v4 = table(&self.v4, of, config.engine_v4, threads).map_err(full("IPv4"))?;
+        let v6 = table(&self.v6, of, config.engine_v6, threads).map_err(full("IPv6"))?;
+        Ok(StaticTables { v4, v6, hops, next_hops: targets.next_hops(config) })
+    }
+
+    /// Replaces the routes of a plane by these; returns the number of changed routes.
+    pub fn replace_in(&self, plane: &mut Plane, config: &Config) -> u64 {
+        let targets = HopTargets::of(config);
+        let v4 = self.v4.iter().map(|&(prefix, target)| (prefix, targets.get(target)));
+        let v6 = self.v6.iter().map(|&(prefix, target)| (prefix, targets.get(target)));
+        plane.replace_static_routes(targets.next_hops(config), v4, v6)
+    }
+}
+
+/// The targets of a plane's hops, one for each next hop of the configuration.
+struct HopTargets {
+    names: Vec<Arc<str>>,
+    next_hops: Vec<HopTarget>,
+    blackhole: HopTarget,
+}
+
+impl HopTargets {
+    fn of(config: &Config) -> Self {
+        let names: Vec<Arc<str>> =
+            config.next_hops.iter().map(|next| next.name.as_str().into()).collect();
+        let next_hops = names.iter().map(|name| HopTarget::Static(Arc::clone(name))).collect();
+        let blackhole = HopTarget::Route(Arc::new(feed::netlink::Target::Blackhole));
+        Self { names, next_hops, blackhole }
+    }
+
+    fn get(&self, target: Target) -> &HopTarget {
+        match target {
+            Target::NextHop(at) => &self.next_hops[at],
+            Target::Blackhole => &self.blackhole,
         }
-        adjacencies
+    }
+
+    fn next_hops(&self, config: &Config) -> StaticNextHops {
+        let next_hops = config.next_hops.iter().map(|next| {
+            let config::NextHop { name: _, interface, mac, address } = *next;
+            StaticNextHop { port: interface, mac, address }
+        });
+        self.names.iter().cloned().zip(next_hops).collect()
     }
 }
 
@@ -202,7 +234,7 @@ fn check_labels(
 fn translate<A: Family>(
     routes: Vec<(Prefix<A>, Label)>,
     targets: &[Option<Target>],
-    out: &mut List<A>,
+    out: &mut RouteList<A>,
 ) {
     // `check_labels` has refused labels without a target.
     let each = routes.into_iter();
@@ -211,7 +243,7 @@ fn translate<A: Family>(
 
 /// Sorts by prefix, keeps the last route of each prefix, and returns the number of the others. One
 /// sorted file, the usual case, is one run for the stable sort: O(routes).
-fn keep_last<A: Family>(routes: &mut List<A>) -> usize {
+fn keep_last<A: Family>(routes: &mut RouteList<A>) -> usize {
     let before = routes.len();
     routes.sort_by_key(|route| route.0);
     routes.dedup_by(|later, earlier| {
@@ -239,16 +271,16 @@ fn count(config: &Config, used: impl Iterator<Item = Target>) -> Vec<(Target, u6
 }
 
 fn table<A: Family>(
-    routes: &List<A>,
-    hops: &HopTable<Target>,
+    routes: &RouteList<A>,
+    hop: impl Fn(Target) -> Option<Hop>,
     engine: Choice,
     threads: usize,
 ) -> Result<Updater<A>, Full> {
     // The last target is cached: adjacent routes of a table tend to share a next hop.
-    let mut last = (Target::Blackhole, hops.find(&Target::Blackhole));
+    let mut last = (Target::Blackhole, hop(Target::Blackhole));
     let routes = routes.iter().map(|&(prefix, target)| {
         if target != last.0 {
-            last = (target, hops.find(&target));
+            last = (target, hop(target));
         }
         (prefix, last.1.unwrap_or(Hop::NONE))
     });

@@ -227,7 +227,10 @@ fn respond<D: Orders>(
 ) -> Result<(), RequestError> {
     let invalid = |error| RequestError::Failed(format!("invalid request: {error}"));
     match serde_json::from_str(line).map_err(invalid)? {
-        Message::Show(Request::Diff { settle, sample, seed }) => {
+        Message::Show(request @ Request::Diff { settle, sample, seed }) => {
+            if let Some(Err(error)) = handles.query.role.show(&request) {
+                return Err(RequestError::Failed(error));
+            }
             // One at a time, because each holds a copy of the kernel's routes.
             let Ok(_guard) = handles.comparing.try_lock() else {
                 let reason = "another comparison is running: try again when it has ended";

@@ -57,6 +57,13 @@ pub enum StartError {
     Full(fib::Full),
     /// The configuration has static routes, but the router follows the kernel's.
     StaticRoutes,
+    /// The configuration has keys that have no effect with static routes.
+    NotStatic {
+        /// The keys.
+        keys: Vec<&'static str>,
+    },
+    /// The control thread does not answer.
+    NoAnswer,
     /// The control socket cannot be opened.
     Control {
         /// Its path.
@@ -105,6 +112,12 @@ impl fmt::Display for StartError {
                 "the configuration has [[nexthop]], [[routes]] or [[route]], and `run` takes its \
                  routes from the kernel (take them out, or use `fingerpost forward`)",
             ),
+            Self::NotStatic { keys } => write!(
+                f,
+                "{}: not available with static routes (take the key out, or use `fingerpost run`)",
+                keys.join(", ")
+            ),
+            Self::NoAnswer => f.write_str("the control thread does not answer"),
             Self::Control { path, source } => {
                 write!(f, "{}: no control socket: {source}", path.display())
             }
@@ -129,7 +142,10 @@ impl std::error::Error for StartError {
             Self::Routes(error) => Some(error),
             Self::Feed(error) => Some(error),
             Self::Full(error) => Some(error),
-            Self::StaticRoutes | Self::NoTunnelEnd { .. } => None,
+            Self::StaticRoutes
+            | Self::NotStatic { .. }
+            | Self::NoAnswer
+            | Self::NoTunnelEnd { .. } => None,
             Self::Port(error) => Some(error),
             Self::System { source, .. }
             | Self::Control { source, .. }

@@ -26,7 +26,7 @@ use feed::netlink::Kernel;
 use fib::image::{Image, NotStorable, replace};
 use port::af_xdp::Locals;
 
-use super::{Daemon, dump, system};
+use super::{Daemon, RouteOrigin, dump, system};
 use crate::handle::ControlHandle;
 use crate::kernel_sync::KernelSync;
 use crate::links;
@@ -230,7 +230,7 @@ impl AdoptedImage {
         began: Instant,
     ) -> Result<ImageStart, StartError> {
         let forwarding = began.elapsed();
-        dump(config, plane, kernel)?;
+        dump(config, RouteOrigin::Kernel, plane, kernel)?;
         Ok(ImageStart::Used { ready: self.ready, forwarding })
     }
 }

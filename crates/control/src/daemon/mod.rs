@@ -1,4 +1,5 @@
-//! The daemon: a router that follows the kernel's routes as they change.
+//! The daemon: a router that follows the kernel's routes as they change, or has those of its
+//! configuration.
 //!
 //! ```text
 //!   interfaces exist? ─► kernel dumped into the plane ─► tables published
@@ -11,7 +12,9 @@
 //! before FRR connects: until its routes arrive, packets have no route and are dropped, so the
 //! router should get interfaces only when FRR runs. With an image of the tables (`image.rs`) the
 //! router receives packets before it dumps the kernel's routes, and forwards them by the image
-//! until the dump is complete. A start that fails releases everything that it had acquired.
+//! until the dump is complete. With static routes ([`Daemon::start_static`], `static_routes.rs`) the
+//! tables are built from files, and the kernel reports links and own addresses only. A start that
+//! fails releases everything that it had acquired.
 //!
 //! While it runs, the daemon can change to another configuration (`reload.rs`), and can leave an
 //! interface's packets to the kernel or receive them again.
@@ -21,6 +24,7 @@ mod image;
 mod orders;
 mod reload;
 mod remake;
+mod static_routes;
 
 use std::fmt;
 use std::io;
@@ -29,7 +33,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use feed::fpm::Fpm;
-use feed::netlink::Kernel;
+use feed::netlink::{Kernel, KernelOptions};
 use port::Host;
 use port::af_xdp::Interface;
 
@@ -39,11 +43,12 @@ use crate::devices::{DeviceStates, Devices};
 use crate::handle::{self, ControlHandle, ControlRequests};
 use crate::http::Http;
 use crate::http_message::RequestHandler;
-use crate::kernel_sync::KernelSync;
-use crate::plane::{Plane, PlanePort, Ports, WithoutRoutes};
+use crate::kernel_sync::{KernelSync, RouteSource};
+use crate::links;
+use crate::plane::{Plane, PlanePort, Ports, StaticFollower, WithoutRoutes};
 use crate::progress::Progress;
 use crate::query::QueryHandle;
-use crate::role::{PlainRouter, Role};
+use crate::role::{PlainRouter, Role, StaticRouter};
 use crate::server::{Server, ServerHandles};
 use crate::start::{
     HookFactory, PortInfo, Readers, StartError, Started, Unserved, by_name, open, present, start,
@@ -64,7 +69,7 @@ pub use reload::{ReloadError, Reloaded};
 /// The TAP device through which packets return to the kernel.
 const HOST: &str = "fingerpost";
 
-/// A running router that follows the kernel. Dropping it stops it.
+/// A running router. Dropping it stops it.
 #[derive(Debug)]
 pub struct Daemon {
     // In the order in which they end, so that no thread queries one that has ended.
@@ -80,7 +85,11 @@ pub struct Daemon {
     orders: Option<ControlRequests<Self>>,
     view: Arc<View>,
     config: Config,
-    host: Host,
+    origin: RouteOrigin,
+    /// The warnings of the routes' files that the operator has not seen yet.
+    warnings: Vec<String>,
+    /// `None` with static routes: no packet returns to the kernel.
+    host: Option<Host>,
     image_start: ImageStart,
     saves: Saves,
     /// The time of the last check for changes of the kernel's rules.
@@ -93,6 +102,15 @@ pub struct Daemon {
     /// The state that the last workers left to their successors, by their number.
     suspended: Vec<SuspendedState>,
     remaking: Remaking,
+}
+
+/// The origin of a daemon's routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RouteOrigin {
+    /// The kernel, or FRR if the configuration says so.
+    Kernel,
+    /// The configuration.
+    Static,
 }
 
 /// The page of a daemon, with its API and the metrics: it answers the requests that the HTTP server
@@ -124,7 +142,17 @@ impl Daemon {
     ///
     /// [`StartError`]; the failed start leaves nothing behind.
     pub fn start(config: Config, page: &PageFactory) -> Result<Self, StartError> {
-        Self::begin(config, None, page)
+        Self::begin(config, RouteOrigin::Kernel, None, page)
+    }
+
+    /// Starts a router with the static routes of `config` in the network namespace of the calling
+    /// thread. When this function returns, the router forwards.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; the failed start leaves nothing behind.
+    pub fn start_static(config: Config, page: &PageFactory) -> Result<Self, StartError> {
+        Self::begin(config, RouteOrigin::Static, None, page)
     }
 
     /// Starts a router whose workers have hooks.
@@ -133,15 +161,18 @@ impl Daemon {
         guard: Guard<'_>,
         page: &PageFactory,
     ) -> Result<Self, StartError> {
-        Self::begin(config, Some(guard), page)
+        Self::begin(config, RouteOrigin::Kernel, Some(guard), page)
     }
 
     fn begin(
         config: Config,
+        origin: RouteOrigin,
         guard: Option<Guard<'_>>,
         page: &PageFactory,
     ) -> Result<Self, StartError> {
+        let is_static = origin == RouteOrigin::Static;
         let (role, hooks) = match guard {
+            None if is_static => (Arc::new(StaticRouter) as Arc<dyn Role>, None),
             None => (Arc::new(PlainRouter) as Arc<dyn Role>, None),
             Some(Guard { role, hooks }) => (role, Some(hooks)),
         };
@@ -149,22 +180,29 @@ impl Daemon {
         let began = Instant::now();
         present(&config, &by_name)?;
         // Before the kernel's dump, so that the dump contains the device.
-        let host = Host::open(HOST).map_err(system("make the TAP device `fingerpost`"))?;
-        let fpm = config.fpm.clone().map(Fpm::listen).transpose();
-        let fpm = fpm.map_err(system("listen for FRR (`[feed] fpm`)"))?;
-        let (mut plane, mut kernel) = prepare(&config, &by_name)?;
+        let host = (!is_static).then(|| Host::open(HOST)).transpose();
+        let host = host.map_err(system("make the TAP device `fingerpost`"))?;
+        let Prepared { mut plane, mut kernel, warnings } = prepare(&config, origin, &by_name)?;
+        let source = match config.fpm.clone() {
+            _ if is_static => RouteSource::Static,
+            None => RouteSource::Kernel,
+            Some(options) => {
+                let fpm = Fpm::listen(options).map_err(system("listen for FRR (`[feed] fpm`)"))?;
+                RouteSource::Fpm(Box::new(fpm))
+            }
+        };
         let (adopted, mut image_start) = image::adopt(&config, &mut plane, &mut kernel, began)?;
         let locals = match &adopted {
             Some(adopted) => adopted.locals.clone(),
             None => {
-                dump(&config, &mut plane, &mut kernel)?;
+                dump(&config, origin, &mut plane, &mut kernel)?;
                 plane.locals().into_iter().collect()
             }
         };
         let interfaces = open(&config, plane.ports(), &locals, Vec::new())?;
         let its = || readers(&plane);
         let unserved = Unserved::Refuse;
-        let host_of = Some(&host);
+        let host_of = host.as_ref();
         let started = start(&config, &interfaces, host_of, its, Vec::new(), hooks, unserved)?;
         let Started { workers, ports, wanted, stats, mtu } = started;
         if let Some(adopted) = adopted {
@@ -182,7 +220,7 @@ impl Daemon {
         let (table, devices) = (table(&plane), states.clone());
         view.show(Seen { stats, ports, interfaces: interfaces.clone(), table, devices });
         let devices = Devices::new(interfaces, states, role.is_guard());
-        let following = KernelSync::new(plane, kernel, fpm, devices, wanted);
+        let following = KernelSync::new(plane, kernel, source, devices, wanted);
         let turns = Turns::default();
         let control = Control::start(following, requests, &turns);
         let control = control.map_err(system("start the control thread"))?;
@@ -198,6 +236,8 @@ impl Daemon {
             orders: Some(orders),
             view,
             config,
+            origin,
+            warnings,
             host,
             image_start,
             saves: Saves::default(),
@@ -211,8 +251,11 @@ impl Daemon {
         if let Some(path) = daemon.config.daemon.control.clone() {
             daemon.server = Some(daemon.serve(&path, orderer)?);
         }
-        let auditor = Auditor::start(daemon.handle.clone(), Arc::clone(&daemon.view));
-        daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
+        // The kernel has no static routes to compare with.
+        if !is_static {
+            let auditor = Auditor::start(daemon.handle.clone(), Arc::clone(&daemon.view));
+            daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
+        }
         let metrics = daemon.config.daemon.metrics.clone();
         // A gate without a page logs attacks, too.
         if metrics.is_some() || daemon.role.is_guard() {
@@ -261,6 +304,11 @@ impl Daemon {
         let mut notices = self.page.as_ref().map(|page| page.drain_notices()).unwrap_or_default();
         notices.extend(self.remaking.drain_notices());
         notices
+    }
+
+    /// Takes the warnings of the routes' files.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// Returns the reason for each interface that does not work as a port: none if the router is
@@ -370,34 +418,60 @@ fn table(plane: &Plane) -> u32 {
 /// Finds the device of a name in the configuration.
 type IndexOf<'a> = dyn Fn(&str) -> io::Result<u32> + 'a;
 
-/// Makes a plane, fills it from the kernel and publishes its tables. The caller must still report
-/// FRR's routes to it.
-fn learn(config: &Config, index: &IndexOf<'_>) -> Result<(Plane, Kernel), StartError> {
-    let (mut plane, mut kernel) = prepare(config, index)?;
-    dump(config, &mut plane, &mut kernel)?;
-    Ok((plane, kernel))
+/// A plane before the kernel has reported to it.
+struct Prepared {
+    plane: Plane,
+    kernel: Kernel,
+    /// The warnings of the routes' files.
+    warnings: Vec<String>,
 }
 
-/// Makes an empty plane, and the kernel feed that will fill it.
-fn prepare(config: &Config, index: &IndexOf<'_>) -> Result<(Plane, Kernel), StartError> {
-    if !config.next_hops.is_empty()
-        || !config.files.is_empty()
-        || !config.routes_v4.is_empty()
-        || !config.routes_v6.is_empty()
-    {
+/// Makes a plane, fills it from the kernel and publishes its tables. The caller must still report
+/// FRR's routes to it.
+fn learn(
+    config: &Config,
+    origin: RouteOrigin,
+    index: &IndexOf<'_>,
+) -> Result<Prepared, StartError> {
+    let mut prepared = prepare(config, origin, index)?;
+    dump(config, origin, &mut prepared.plane, &mut prepared.kernel)?;
+    Ok(prepared)
+}
+
+/// Makes a plane that has no routes but static ones, and the kernel feed that will fill it.
+fn prepare(
+    config: &Config,
+    origin: RouteOrigin,
+    index: &IndexOf<'_>,
+) -> Result<Prepared, StartError> {
+    if origin == RouteOrigin::Kernel && config.has_static_routes() {
         return Err(StartError::StaticRoutes);
     }
-    let ports = config.interfaces.iter().map(|interface| port(interface, index));
+    let ports = config.interfaces.iter().map(|interface| port(interface, origin, index));
     let ports = ports.collect::<Result<Vec<_>, _>>();
     let ports = Ports::new(ports.map_err(system("look an interface up"))?);
+    if origin == RouteOrigin::Static {
+        let (plane, warnings) = static_routes::build(config, ports)?;
+        let options = KernelOptions { routes: false, ..KernelOptions::default() };
+        return Ok(Prepared { plane, kernel: Kernel::open_with(options)?, warnings });
+    }
     // Tables that share their memory cannot be saved one by one.
     let together = config.image.is_none();
-    Ok((Plane::new(ports, config.engine_v4, config.engine_v6, together)?, Kernel::open()?))
+    let plane = Plane::new(ports, config.engine_v4, config.engine_v6, together)?;
+    Ok(Prepared { plane, kernel: Kernel::open()?, warnings: Vec::new() })
 }
 
 /// Dumps the kernel's state into the plane and publishes its tables, which replace an image.
-fn dump(config: &Config, plane: &mut Plane, kernel: &mut Kernel) -> Result<(), StartError> {
-    if config.fpm.is_some() {
+fn dump(
+    config: &Config,
+    origin: RouteOrigin,
+    plane: &mut Plane,
+    kernel: &mut Kernel,
+) -> Result<(), StartError> {
+    if origin == RouteOrigin::Static {
+        kernel.start(&mut StaticFollower(plane))?;
+        plane.set_locals(links::addresses().map_err(system("list the addresses"))?);
+    } else if config.fpm.is_some() {
         kernel.start(&mut WithoutRoutes(plane))?;
     } else {
         kernel.start(plane)?;
@@ -422,7 +496,11 @@ fn readers(plane: &Plane) -> Readers {
 }
 
 /// Finds the interface of a port; the kernel reports its other properties later.
-fn port(interface: &config::Interface, index: &IndexOf<'_>) -> io::Result<PlanePort> {
+fn port(
+    interface: &config::Interface,
+    origin: RouteOrigin,
+    index: &IndexOf<'_>,
+) -> io::Result<PlanePort> {
     Ok(PlanePort {
         interface: index(&interface.name)?,
         name: interface.name.clone(),
@@ -437,7 +515,7 @@ fn port(interface: &config::Interface, index: &IndexOf<'_>) -> io::Result<PlaneP
         problem: None,
         master: None,
         table: interface.table.unwrap_or(config::MAIN),
-        follows_rules: interface.table.is_none(),
+        follows_rules: origin == RouteOrigin::Kernel && interface.table.is_none(),
         further: false,
         rule_conflict: None,
         isolated: [false; 2],

@@ -23,6 +23,9 @@
 //! Steps that can fail come first where possible. If the new workers do not start, workers of the
 //! old configuration start again. The counters continue.
 //!
+//! Static routes are read again from their files, and the tables are changed in place
+//! (`static_routes.rs`); a second router has tables of its own, built from the files.
+//!
 //! Limits: with FRR's routes by FPM, the router applies no route change while the daemon reports
 //! FRR's routes to the new plane (about a second for a full table). The control socket, the metrics
 //! listener and the FPM listener are fixed for the life of the process.
@@ -34,7 +37,7 @@ use std::time::{Duration, Instant};
 use port::af_xdp::Interface;
 
 use super::control::Control;
-use super::{Daemon, by_name, learn, publish, readers, system, table};
+use super::{Daemon, Prepared, by_name, learn, publish, readers, system, table};
 use crate::devices::Devices;
 use crate::kernel_sync::KernelSync;
 use crate::plane::{Plane, PlanePort};
@@ -63,6 +66,8 @@ pub struct Reloaded {
     pub applied: Vec<&'static str>,
     /// Keys whose new values need new workers.
     pub replacing: Vec<&'static str>,
+    /// The number of static routes that were added, changed or removed in place.
+    pub routes: u64,
 }
 
 impl fmt::Display for Reloaded {
@@ -77,6 +82,11 @@ impl fmt::Display for Reloaded {
         }
         if !self.applied.is_empty() {
             parts.push(format!("applied {}", self.applied.join(", ")));
+        }
+        match self.routes {
+            0 => {}
+            1 => parts.push("1 route changed".to_owned()),
+            routes => parts.push(format!("{routes} routes changed")),
         }
         match (self.replaced, &self.replacing[..]) {
             (false, _) => {}
@@ -166,10 +176,16 @@ impl Daemon {
         }
         if changes.replaced {
             self.replace(config)?;
-        } else if !changes.changed.is_empty() {
-            self.adjust(config).map_err(ReloadError::Start)?;
-        } else {
+            return Ok(changes);
+        }
+        let routes = self.read_routes(&config).map_err(ReloadError::Start)?;
+        if changes.changed.is_empty() {
             self.config = config;
+        } else {
+            self.adjust(config).map_err(ReloadError::Start)?;
+        }
+        if let Some(routes) = routes {
+            changes.routes = self.replace_routes(routes).map_err(ReloadError::Start)?;
         }
         Ok(changes)
     }
@@ -239,7 +255,9 @@ impl Daemon {
     fn replace(&mut self, config: Config) -> Result<(), ReloadError> {
         let index_of = |name: &str| self.index_of(name);
         present(&config, &index_of).map_err(ReloadError::Start)?;
-        let (mut plane, kernel) = learn(&config, &index_of).map_err(ReloadError::Start)?;
+        let learned = learn(&config, self.origin, &index_of).map_err(ReloadError::Start)?;
+        let Prepared { mut plane, kernel, warnings } = learned;
+        self.warnings.extend(warnings);
         let locals = plane.locals().into_iter().collect();
         // Interfaces that are not open yet can be opened beside the others.
         let held = self.view.interfaces();
@@ -274,10 +292,10 @@ impl Daemon {
         let (following, result) = match self.engage(&config, &plane, interfaces.clone()) {
             Ok((interfaces, wanted)) => {
                 self.config = config;
-                let fpm = before.take_fpm();
+                let source = before.take_source();
                 let guards = self.role.is_guard();
                 let devices = Devices::new(interfaces, self.view.device_states(), guards);
-                let mut following = KernelSync::new(plane, kernel, fpm, devices, wanted);
+                let mut following = KernelSync::new(plane, kernel, source, devices, wanted);
                 // Subscribers of the control socket stay subscribed.
                 following.succeed(&mut before);
                 (following, Ok(()))
@@ -353,5 +371,6 @@ fn compare(old: &Config, new: &Config, keys: &ChangedKeys) -> Reloaded {
         changed: changed.map(|interface| interface.name.clone()).collect(),
         applied: keys.of(ReloadClass::Live),
         replacing,
+        routes: 0,
     }
 }

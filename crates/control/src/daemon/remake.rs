@@ -160,6 +160,6 @@ impl Daemon {
             Some(WorkerHook { hook, handed: suspended.handed.take() })
         };
         let hooks = hook_frames.map(|frames| HookFactory { frames, make: &mut make });
-        start(config, interfaces, Some(host), its, view.counting(), hooks, unserved)
+        start(config, interfaces, host.as_ref(), its, view.counting(), hooks, unserved)
     }
 }

@@ -32,6 +32,8 @@ pub enum HopTarget {
         /// Its address.
         address: IpAddr,
     },
+    /// The next hop of the configuration with this name.
+    Static(Arc<str>),
     /// A hop of an image whose target no longer exists: the host forwards its packets.
     Gone(u32),
 }
@@ -44,6 +46,12 @@ pub(super) struct Hops {
     dropped: Vec<Hop>,
     /// The last references to hops that no published table contains.
     retired: Vec<Hop>,
+}
+
+impl From<HopTable<HopTarget>> for Hops {
+    fn from(table: HopTable<HopTarget>) -> Self {
+        Self { table, ..Self::default() }
+    }
 }
 
 impl Hops {

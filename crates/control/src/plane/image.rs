@@ -119,7 +119,8 @@ struct SavedVia {
 impl SavedTarget {
     fn of(target: &HopTarget, names: &impl InterfaceNames) -> Self {
         match target {
-            HopTarget::Gone(_) => Self::Gone,
+            // A router with static routes saves no image.
+            HopTarget::Static(_) | HopTarget::Gone(_) => Self::Gone,
             &HopTarget::Neighbor { interface, address } => match names.name(interface) {
                 Some(dev) => Self::Neighbor { dev, address },
                 None => Self::Gone,

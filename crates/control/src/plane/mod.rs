@@ -27,6 +27,9 @@
 //! wait for that: groups divide their flows among the remaining members, and packets
 //! without another next hop are left to the host.
 //!
+//! **Static routes** (`static_routes.rs`): the tables are those of a configuration; the kernel
+//! reports only links and own addresses.
+//!
 //! **Order of a commit**: adjacencies, then tables, so that every hop of a table has an adjacency.
 //! Dropped hops are reclaimed when every worker has left the tables that contained them
 //! (`hops.rs`).
@@ -39,6 +42,7 @@ mod image;
 mod neighbors;
 pub mod policy;
 mod ports;
+mod static_routes;
 mod store;
 
 use std::collections::{BTreeSet, HashMap};
@@ -59,6 +63,8 @@ pub use ages::Age;
 pub use hops::HopTarget;
 pub use image::{AdoptError, InterfaceNames, SystemNames};
 pub use ports::{PlanePort, Ports};
+pub(crate) use static_routes::StaticFollower;
+pub use static_routes::{StaticNextHop, StaticNextHops, StaticTables};
 pub use store::TableView;
 
 /// The kernel's table of its own addresses.
@@ -137,6 +143,10 @@ pub struct Plane {
     ages: Ages,
     /// A port has changed since the last query.
     ports_differ: bool,
+    /// The next hops of the configuration, if it has the routes.
+    static_next_hops: StaticNextHops,
+    /// An address has changed since the last query; kept for static routes only.
+    addresses_differ: bool,
 }
 
 impl Plane {
@@ -174,6 +184,8 @@ impl Plane {
             is_changed: false,
             ages: Ages::new(),
             ports_differ: false,
+            static_next_hops: StaticNextHops::new(),
+            addresses_differ: false,
         })
     }
 
@@ -328,7 +340,7 @@ impl Plane {
                 Target::Via(vias) => Some(vias),
                 _ => None,
             },
-            HopTarget::Neighbor { .. } | HopTarget::Gone(_) => None,
+            HopTarget::Neighbor { .. } | HopTarget::Static(_) | HopTarget::Gone(_) => None,
         });
         let gateways = vias.flatten().filter_map(|via| Some((via.interface, via.gateway?)));
         let own = gateways.filter(|(interface, _)| self.ports.get(*interface).is_some());
@@ -355,7 +367,7 @@ impl Plane {
                 &HopTarget::Neighbor { interface, address } => {
                     list.insert((interface, address));
                 }
-                HopTarget::Gone(_) => {}
+                HopTarget::Static(_) | HopTarget::Gone(_) => {}
             }
         }
         list.retain(|(interface, _)| self.ports.get(*interface).is_some());
@@ -374,7 +386,7 @@ impl Plane {
                 _ => Vec::new(),
             },
             Some(&HopTarget::Neighbor { interface, address }) => vec![(interface, address)],
-            Some(HopTarget::Gone(_)) | None => Vec::new(),
+            Some(HopTarget::Static(_) | HopTarget::Gone(_)) | None => Vec::new(),
         }
     }
 
@@ -478,6 +490,7 @@ impl Plane {
             &HopTarget::Neighbor { interface, address } => {
                 Some(self.neighbor_adjacency(interface, address))
             }
+            HopTarget::Static(name) => self.static_adjacency(name),
             HopTarget::Gone(_) => None,
         };
         Resolution::Single(adjacency.unwrap_or(Adjacency::HOST))

@@ -58,6 +58,8 @@ const GROUPS: u32 = GROUP_LINK
     | GROUP_IPV4_NETCONF
     | GROUP_IPV6_NETCONF
     | GROUP_NEXTHOP;
+/// The groups of a feed without routes: links and addresses.
+const GROUPS_WITHOUT_ROUTES: u32 = GROUP_LINK | GROUP_IPV4_IFADDR | GROUP_IPV6_IFADDR;
 
 /// The receive buffer asked for at first, in bytes, and the most it grows to.
 const BUFFER: usize = 16 << 20;
@@ -81,11 +83,14 @@ pub struct KernelOptions {
     pub buffer: usize,
     /// The limit to which overruns may grow the buffer.
     pub largest_buffer: usize,
+    /// Whether routes, rules and neighbors are followed. Otherwise no dump reads routes, and
+    /// only links and addresses are followed after the start.
+    pub routes: bool,
 }
 
 impl Default for KernelOptions {
     fn default() -> Self {
-        Self { buffer: BUFFER, largest_buffer: LARGEST_BUFFER }
+        Self { buffer: BUFFER, largest_buffer: LARGEST_BUFFER, routes: true }
     }
 }
 
@@ -136,7 +141,7 @@ impl Kernel {
     ///
     /// [`Error`].
     pub fn open_with(options: KernelOptions) -> Result<Self, Error> {
-        let events = Socket::open(GROUPS)?;
+        let events = Socket::open(if options.routes { GROUPS } else { GROUPS_WITHOUT_ROUTES })?;
         let buffer = events.set_buffer(options.buffer)?;
         let (dump, requests) = (Socket::open(0)?, Socket::open(0)?);
         dump.set_buffer(BUFFER)?;
@@ -252,7 +257,8 @@ impl Kernel {
         if self.resync.take().is_some() {
             self.dump = self.replace_dump_socket()?;
         }
-        self.resync = Some(Resync::begin(&mut self.dump)?);
+        let resync = Resync::begin(&mut self.dump)?;
+        self.resync = Some(if self.options.routes { resync } else { resync.without_routes() });
         Ok(())
     }
 
