@@ -23,6 +23,9 @@ mac = "02:00:00:00:01:02"
 
 [[routes]]
 file = "routes.txt"
+
+[control]
+socket = ""
 CONFIG
 echo '11.0.0.0/8 up' >"$work/routes.txt"
 

@@ -57,6 +57,7 @@ file = "routes.txt"
 prefix = "15.0.0.0/8"
 nexthop = "b"
 CONFIG
+printf '\n[control]\nsocket = "%s"\n' "$work/sock" >>"$work/router.toml"
 
 "$program" forward -c "$work/router.toml" --check >"$work/check.log"
 grep -q '^valid: 5 IPv4 and 3 IPv6 routes' "$work/check.log" || fail "--check: $(cat "$work/check.log")"
@@ -76,9 +77,22 @@ within source ping -c 2 -i 0.2 -W 2 -q fd00::1 >"$work/ping.log" || fail "no ans
 
 "$python" "$here/smoke/forward_packets.py" "$prefix" "$work/expected.json"
 
+"$program" show --socket "$work/sock" -j interfaces >"$work/interfaces.json"
+"$program" show --socket "$work/sock" nexthops >"$work/nexthops"
+grep -q 'nexthop b by its other address via 10.0.2.2 dev r2 send uses 1' "$work/nexthops" ||
+    fail "show nexthops: $(cat "$work/nexthops")"
+refuse 1 'not available with static routes' "$program" show --socket "$work/sock" audit
+
+# A reload reads the files again; no packet is lost, because no worker is replaced.
+sed -i 's/^12.0.0.0.8 b$/12.0.0.0\/8 a/' "$work/routes.txt"
+"$program" reload --socket "$work/sock" >"$work/reloaded" || fail "the reload fails"
+grep -q '1 route changed' "$work/reloaded" || fail "reload: $(cat "$work/reloaded")"
+"$program" route get --socket "$work/sock" 12.0.0.1 >"$work/get"
+grep -q 'nexthop a via 10.0.1.2 dev r1' "$work/get" || fail "after the reload: $(cat "$work/get")"
+
 kill -INT "$router"
 status=0
 wait "$router" || status=$?
 [ "$status" -eq 0 ] || fail "the router ended with $status"
 [ -z "$(programs router)" ] || fail "a program is left on: $(programs router)"
-"$python" "$here/smoke/forward_counters.py" "$work/expected.json" "$work/report.json"
+"$python" "$here/smoke/forward_counters.py" "$work/expected.json" "$work/report.json" "$work/interfaces.json"

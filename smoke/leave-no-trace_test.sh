@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whichever way the router ends (SIGINT, SIGTERM, SIGHUP, SIGKILL), nothing of it stays:
+# Whichever way the router ends (SIGINT, SIGTERM, SIGKILL), nothing of it stays:
 # no XDP program on an interface, nothing pinned, and the kernel answers as it did.
 . "$(dirname "$0")/lib/namespaces.sh"
 
@@ -20,6 +20,9 @@ mac = "02:00:00:00:01:02"
 [[route]]
 prefix = "11.0.0.0/8"
 nexthop = "back"
+
+[control]
+socket = ""
 CONFIG
 
 # The links and programs that the router's process holds, by its descriptors.
@@ -31,13 +34,17 @@ no_program() {
     [ -z "$(programs router)" ]
 }
 
-for signal in INT TERM HUP KILL; do
+for signal in INT TERM KILL; do
     launch router "$program" forward -c "$work/router.toml" -j >"$work/report.json" 2>"$work/router.log"
     router=$launched
     wait_for 10 grep -q 'forwarding by' "$work/router.log" || fail "the router does not start"
     [ "$(programs router)" = r0 ] || fail "no program on r0 while the router runs"
     [ "$(held "$router")" -gt 0 ] || fail "the router holds no BPF objects: the test is blind"
     [ -z "$(ls /sys/fs/bpf 2>/dev/null)" ] || fail "something is pinned under /sys/fs/bpf"
+    # SIGHUP is a reload, and leaves the router as it is.
+    kill -HUP "$router"
+    wait_for 5 grep -q 'reloaded: nothing to change' "$work/router.log" || fail "SIGHUP does not reload"
+    [ "$(programs router)" = r0 ] || fail "no program on r0 after a reload"
     kill "-$signal" "$router"
     status=0
     wait "$router" 2>/dev/null || status=$?

@@ -200,7 +200,7 @@ pub enum Item {
 pub struct Route {
     /// The prefix.
     pub prefix: String,
-    /// `via`, `neighbor` (a host route of the router's own, for a neighbor on a link),
+    /// `via`, `static` (a next hop of the configuration), `neighbor` (a host route of the router's own, for a neighbor on a link),
     /// `blackhole`, `unreachable`, `prohibit`, `throw`, `local`, `broadcast` or `multicast`.
     pub kind: String,
     /// The next hops.

@@ -17,7 +17,7 @@ use router::preflight;
 use serde_json::json;
 
 use crate::check;
-use crate::service::{self, DaemonArgs, Service, default_path};
+use crate::service::{self, DaemonArgs, Service, Signals, default_path};
 
 /// The default configuration file.
 const CONFIG: &str = "/etc/fingerpost/run.toml";
@@ -54,6 +54,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let daemon = progress::during("reading the kernel's routes", || router::start(config))?;
     log_start(&daemon, start.elapsed())?;
+    serve(&signals, daemon, args.daemon.json)
+}
+
+/// Serves a started router until a signal, and writes the final report.
+pub(crate) fn serve(signals: &Signals, daemon: Daemon, json: bool) -> anyhow::Result<ExitCode> {
     let mut service = RouterService { daemon, reported_error: None };
     let healthy = signals.serve(&mut service);
     match service.daemon.last_save() {
@@ -61,11 +66,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(Err(error)) => log::warn!("no image saved: {error}"),
         None => {}
     }
-    service::report(
-        &service.daemon.stats(),
-        healthy,
-        args.daemon.json.then_some(|counters: &Counters| json!(counters)),
-    )
+    let document = json.then_some(|counters: &Counters| json!(counters));
+    service::report(&service.daemon.stats(), healthy, document)
+}
+
+/// Logs the new warnings of a router's files of routes.
+pub(crate) fn log_warnings(daemon: &mut Daemon) {
+    for warning in daemon.take_warnings() {
+        log::warn!("{warning}");
+    }
 }
 
 /// Logs the ports and the tables.
@@ -115,7 +124,7 @@ fn log_start(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A running router.
+/// A running router, of `run` or `forward`.
 struct RouterService {
     daemon: Daemon,
     /// The last logged error of saving the image.
@@ -137,6 +146,7 @@ impl Service for RouterService {
             Some(Err(error)) => log::warn!("routing rules have changed: {error}"),
             None => {}
         }
+        log_warnings(&mut self.daemon);
         for line in self.daemon.drain_notices() {
             log::info!("{line}");
         }

@@ -332,10 +332,7 @@ impl Config {
     /// Returns whether there are next hops, files of routes or routes.
     pub fn has_static_routes(&self) -> bool {
         let Self { next_hops, files, routes_v4, routes_v6, .. } = self;
-        !next_hops.is_empty()
-            || !files.is_empty()
-            || !routes_v4.is_empty()
-            || !routes_v6.is_empty()
+        !next_hops.is_empty() || !files.is_empty() || !routes_v4.is_empty() || !routes_v6.is_empty()
     }
 
     /// Lists the keys that have no effect on a router with static routes.

@@ -47,8 +47,8 @@ use port::af_xdp::Interface;
 use super::churn::ChurnMonitor;
 use super::devices::Devices;
 use super::handle::ControlRequests;
-use super::monitor::{RecordingFollower, Subscribers, TurnChanges};
 use super::links;
+use super::monitor::{RecordingFollower, Subscribers, TurnChanges};
 use super::plane::{HopTarget, Plane, PlaneTable, StaticFollower, TableView, WithoutRoutes};
 use super::report::{FEEDS, FeedCounts, Reporter};
 use api::{Audit, Event, EventKind};
@@ -590,9 +590,7 @@ fn pump_kernel(
     burst: usize,
 ) -> Result<KernelProgress, feed::netlink::Error> {
     match (changes, scope) {
-        (Some(changes), _) => {
-            kernel.pump(&mut RecordingFollower { plane, scope, changes }, burst)
-        }
+        (Some(changes), _) => kernel.pump(&mut RecordingFollower { plane, scope, changes }, burst),
         (None, KernelScope::All) => kernel.pump(plane, burst),
         (None, KernelScope::WithoutRoutes) => kernel.pump(&mut WithoutRoutes(plane), burst),
         (None, KernelScope::Links) => kernel.pump(&mut StaticFollower(plane), burst),

@@ -1,22 +1,24 @@
-//! The router: the daemon of `fingerpost run`, and the router with static routes of
-//! `fingerpost forward`.
+//! The router: the daemon of `fingerpost run` and `fingerpost forward`.
 //!
 //! ```text
-//!   run      start    ─► control::Daemon   routes of the kernel or of FRR, page, metrics
-//!   forward  Router   ─► Running           routes of the configuration alone
+//!   run      start        ─┐
+//!   forward  start_static ─┴► control::Daemon, with the page of the crate `dashboard`
 //! ```
+//!
+//! `run` follows the routes of the kernel or of FRR; `forward` has those of its configuration.
 
 #![forbid(unsafe_code)]
 
 pub mod preflight;
-mod static_router;
 
+use std::io;
 use std::sync::Arc;
 
-use config::Config;
+use config::{Config, Metrics};
+use control::daemon::Page;
+use control::query::QueryHandle;
 use control::{Daemon, StartError};
 use dashboard::Web;
-pub use static_router::{Router, Running};
 
 /// Starts a router with `config` in the network namespace of the calling thread, with the page if
 /// the configuration has `[metrics]`. When this function returns, the router forwards.
@@ -25,5 +27,18 @@ pub use static_router::{Router, Running};
 ///
 /// [`StartError`]; the failed start leaves nothing behind.
 pub fn start(config: Config) -> Result<Daemon, StartError> {
-    Daemon::start(config, &|query, metrics| Ok(Arc::new(Web::start(query, metrics, None)?)))
+    Daemon::start(config, &page)
+}
+
+/// Starts a router with the static routes of `config`, as [`start`].
+///
+/// # Errors
+///
+/// [`StartError`]; the failed start leaves nothing behind.
+pub fn start_static(config: Config) -> Result<Daemon, StartError> {
+    Daemon::start_static(config, &page)
+}
+
+fn page(query: QueryHandle, metrics: Option<&Metrics>) -> io::Result<Arc<dyn Page>> {
+    Ok(Arc::new(Web::start(query, metrics, None)?))
 }

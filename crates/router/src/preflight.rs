@@ -7,8 +7,7 @@ use control::start::StartError;
 /// Checks a router's configuration; with `offline` the file alone.
 pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
     let mut findings = Findings::default();
-    let own = [config.routes_v4.len(), config.routes_v6.len(), config.files.len()];
-    if own.iter().sum::<usize>() + config.next_hops.len() > 0 {
+    if config.has_static_routes() {
         findings.error(&StartError::StaticRoutes);
     }
     if !offline {
@@ -18,4 +17,14 @@ pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
         }
     }
     findings.into_vec()
+}
+
+/// Checks that a configuration with static routes has no keys of the kernel's.
+///
+/// # Errors
+///
+/// [`StartError::NotStatic`].
+pub fn check_static(config: &Config) -> Result<(), StartError> {
+    let keys = config.keys_without_effect();
+    if keys.is_empty() { Ok(()) } else { Err(StartError::NotStatic { keys }) }
 }

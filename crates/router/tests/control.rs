@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use config::{Config, Target};
 use control::StartError;
-use control::routes::{Routes, RoutesError};
+use control::plane::{HopTarget, Plane, PlanePort, Ports, StaticTables};
+use control::routes::{RoutesError, StaticRoutes};
 use control::workers::Workers;
 use datapath::stats::{Snapshot, WorkerStats};
 use datapath::{Adjacencies, Adjacency, Ingresses, Tables, Verdict, Worker, WorkerSetup, wants};
+use feed::netlink::{Follower, Link};
 use fib::{Hop, Prefix, Publisher};
-use fingerpost_router::Router;
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
 use wire::{ethernet, ipv4, ipv6};
@@ -60,13 +61,78 @@ mac = "02:00:00:00:00:0b"
 address = "2001:db8::b"
 "#;
 
+/// Reads the routes of a configuration and builds their tables.
+fn load(config: &Config) -> Result<StaticTables, RoutesError> {
+    StaticRoutes::read(config)?.build(config, 1)
+}
+
+/// Returns the next hop in the configuration that a target names.
+fn target_of(config: &Config, target: &HopTarget) -> Target {
+    match target {
+        HopTarget::Static(name) => {
+            let at = config.next_hops.iter().position(|next| next.name == **name);
+            Target::NextHop(at.unwrap())
+        }
+        HopTarget::Route(target) if **target == feed::netlink::Target::Blackhole => {
+            Target::Blackhole
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Returns the target of the route of an address.
-fn leads(routes: &Routes, address: &str) -> Option<Target> {
+fn leads(config: &Config, tables: &StaticTables, address: &str) -> Option<Target> {
     let hop = match address.parse::<IpAddr>().unwrap() {
-        IpAddr::V4(address) => routes.v4.fib().lookup(address.into()),
-        IpAddr::V6(address) => routes.v6.fib().lookup(address.into()),
+        IpAddr::V4(address) => tables.v4.fib().lookup(address.into()),
+        IpAddr::V6(address) => tables.v6.fib().lookup(address.into()),
     };
-    routes.hops.get(hop).copied()
+    tables.hops.get(hop).map(|target| target_of(config, target))
+}
+
+/// Makes a plane with these tables, whose port i has `links[i]` as its MAC and MTU.
+fn plane(config: &Config, tables: StaticTables, links: &[([u8; 6], u32)]) -> Plane {
+    let index = |at: usize| at as u32 + 1;
+    let port = |(at, interface): (usize, &config::Interface)| PlanePort {
+        interface: index(at),
+        name: interface.name.clone(),
+        configured: interface.name.clone(),
+        mac: [0; 6],
+        mtu: 0,
+        up: false,
+        enabled: false,
+        gone: false,
+        served: true,
+        unfit: None,
+        problem: None,
+        master: None,
+        table: config::MAIN,
+        follows_rules: false,
+        further: false,
+        rule_conflict: None,
+        isolated: [false; 2],
+        sources: interface.sources,
+    };
+    let ports = Ports::new(config.interfaces.iter().enumerate().map(port));
+    let mut plane = Plane::with_static_routes(ports, tables).unwrap();
+    for (at, &(mac, mtu)) in links.iter().enumerate() {
+        let link = Link {
+            name: config.interfaces[at].name.clone(),
+            up: true,
+            running: true,
+            carrier: true,
+            loopback: false,
+            mac: Some(mac),
+            mtu,
+            master: None,
+            kind: "veth".to_owned(),
+            member_of: String::new(),
+            table: None,
+            xdp: false,
+        };
+        plane.link(index(at), Some(&link));
+    }
+    plane.commit();
+    plane
 }
 
 #[test]
@@ -88,7 +154,8 @@ fn labels_lead_where_the_configuration_says() {
          [[route]]\nprefix = \"10.2.0.0/16\"\nnexthop = \"a\"
          [[route]]\nprefix = \"10.4.0.0/16\"\nnexthop = \"blackhole\""
     ));
-    let routes = Routes::load(&config, 1).unwrap();
+    let routes = StaticRoutes::read(&config).unwrap();
+    let tables = routes.build(&config, 1).unwrap();
     let (a, b) = (Some(Target::NextHop(0)), Some(Target::NextHop(1)));
     for (address, expect) in [
         ("10.0.0.1", b),
@@ -101,25 +168,43 @@ fn labels_lead_where_the_configuration_says() {
         ("2001:db8:1::1", b),
         ("2001:db9::1", None),
     ] {
-        assert_eq!(leads(&routes, address), expect, "{address}");
+        assert_eq!(leads(&config, &tables, address), expect, "{address}");
     }
-    assert_eq!((routes.v4.rib().len(), routes.v6.rib().len()), (5, 2));
+    assert_eq!((tables.v4.rib().len(), tables.v6.rib().len()), (5, 2));
     assert_eq!(routes.replaced, 2);
     // Hops in the order of their number of routes: b has 3, then a and the blackhole 2 each.
-    assert_eq!(routes.hops.get(Hop(1)), Some(&Target::NextHop(1)));
-    let counts: Vec<_> = routes.hops.iter().map(|(_, _, count)| count).collect();
+    let first = tables.hops.get(Hop(1)).map(|target| target_of(&config, target));
+    assert_eq!(first, Some(Target::NextHop(1)));
+    let counts: Vec<_> = tables.hops.iter().map(|(_, _, count)| count).collect();
     assert_eq!(counts, [3, 2, 2]);
 
     let links = [([2, 0, 0, 0, 0, 1], 1500), ([2, 0, 0, 0, 0, 2], 70_000)];
-    let adjacencies = routes.adjacencies(&config, &links);
-    let of = |address: &str| {
+    let mut plane = plane(&config, tables, &links);
+    let of = |plane: &Plane, address: &str| {
         let address: Ipv4Addr = address.parse().unwrap();
-        adjacencies.get(routes.v4.fib().lookup(address.into()))
+        let hop = plane.table(config::MAIN).unwrap().v4.lookup(address.into());
+        *plane.current_adjacencies().get(hop)
     };
-    assert_eq!(of("10.0.0.1"), &Adjacency::new(1, [2, 0, 0, 0, 0, 11], links[1].0, u16::MAX));
-    assert_eq!(of("10.1.0.1"), &Adjacency::new(0, [2, 0, 0, 0, 0, 10], links[0].0, 1500));
-    assert_eq!(of("10.3.0.1"), &Adjacency::BLACKHOLE);
-    assert_eq!(of("11.0.0.1"), &Adjacency::NONE);
+    let to_a = Adjacency::new(0, [2, 0, 0, 0, 0, 10], links[0].0, 1500);
+    assert_eq!(
+        of(&plane, "10.0.0.1"),
+        Adjacency::new(1, [2, 0, 0, 0, 0, 11], links[1].0, u16::MAX)
+    );
+    assert_eq!(of(&plane, "10.1.0.1"), to_a);
+    assert_eq!(of(&plane, "10.3.0.1"), Adjacency::BLACKHOLE);
+    assert_eq!(of(&plane, "11.0.0.1"), Adjacency::NONE);
+
+    // A reload changes the routes that differ, and the MAC of a next hop without a route's change.
+    let text = std::fs::read_to_string(&config.path).unwrap();
+    let text = text.replace("02:00:00:00:00:0a", "02:00:00:00:00:1a");
+    let config = folder.config(&text.replace("\"10.4.0.0/16\"", "\"11.0.0.0/16\""));
+    let routes = StaticRoutes::read(&config).unwrap();
+    assert_eq!(routes.replace_in(&mut plane, &config), 2);
+    assert!(plane.commit().published);
+    assert_eq!(of(&plane, "10.1.0.1"), Adjacency::new(0, [2, 0, 0, 0, 0, 0x1a], links[0].0, 1500));
+    assert_eq!(of(&plane, "10.4.0.1"), of(&plane, "10.0.0.1"), "by the shorter prefix");
+    assert_eq!(of(&plane, "11.0.0.1"), Adjacency::BLACKHOLE);
+    assert_eq!(routes.replace_in(&mut plane, &config), 0);
 }
 
 #[test]
@@ -129,7 +214,7 @@ fn a_label_that_nobody_knows_stops_the_loading_and_is_named() {
         &[("t.txt", "10.0.0.0/8 a\n10.1.0.0/16 x9\n10.2.0.0/16 x9\n2001:db8::/32 y\n")],
     );
     let config = folder.config(&format!("{HOPS}\n[[routes]]\nfile = \"t.txt\""));
-    let error = Routes::load(&config, 1).unwrap_err();
+    let error = load(&config).unwrap_err();
     let RoutesError::Unknown { prefix, label, routes, .. } = &error else { panic!("{error}") };
     assert_eq!((&**prefix, &**label, *routes), ("10.1.0.0/16", "x9", 3));
     let text = error.to_string();
@@ -137,7 +222,7 @@ fn a_label_that_nobody_knows_stops_the_loading_and_is_named() {
     assert!(text.contains("2 more routes"), "{text}");
 
     let config = folder.config(&format!("{HOPS}\n[[routes]]\nfile = \"none.txt\""));
-    let error = Routes::load(&config, 1).unwrap_err();
+    let error = load(&config).unwrap_err();
     assert!(matches!(error, RoutesError::Feed(_)) && error.to_string().contains("none.txt"));
 }
 
@@ -150,8 +235,8 @@ fn spreading_keeps_labels_together_and_uses_every_next_hop() {
     let folder = Folder::new("spread", &[("t.txt", &text)]);
     let config =
         folder.config(&format!("{HOPS}\n[[routes]]\nfile = \"t.txt\"\nnexthops = [\"a\", \"b\"]"));
-    let routes = Routes::load(&config, 1).unwrap();
-    let lead = |net: u32| leads(&routes, &format!("10.{}.{}.1", net / 256, net % 256));
+    let tables = load(&config).unwrap();
+    let lead = |net: u32| leads(&config, &tables, &format!("10.{}.{}.1", net / 256, net % 256));
     assert!((0..1000).all(|pair| lead(2 * pair) == lead(2 * pair + 1)));
     let a = (0..2000).filter(|&net| lead(net) == Some(Target::NextHop(0))).count();
     assert!((800..1200).contains(&a), "{a} of 2000 to the first of two");
@@ -165,7 +250,7 @@ fn a_missing_interface_is_reported_before_routes_are_loaded() {
         "[[interface]]\nname = \"no-such-if0\"\n[[interface]]\nname = \"lo\"\n\
          [[routes]]\nfile = \"none\"\nnexthop = \"blackhole\"",
     );
-    let error = Router::start(config).unwrap_err();
+    let error = fingerpost_router::start_static(config).unwrap_err();
     let StartError::NoInterface { names } = &error else { panic!("{error}") };
     assert_eq!(names, &["no-such-if0"]);
 }
@@ -201,9 +286,10 @@ fn workers_forward_while_tables_are_swapped_until_stop() {
          [[route]]\nprefix = \"10.0.0.0/8\"\nnexthop = \"b\"
          [[route]]\nprefix = \"2001:db8::/32\"\nnexthop = \"b\""
     ));
-    let mut routes = Routes::load(&config, 1).unwrap();
+    let mut routes = load(&config).unwrap();
     let links = [(MAC, 1500), ([2, 0, 0, 0, 1, 1], 1500)];
-    let mut adjacencies = Publisher::new(routes.adjacencies(&config, &links));
+    let first = plane(&config, load(&config).unwrap(), &links).current_adjacencies().clone();
+    let mut adjacencies = Publisher::new(first);
     let ingresses = Publisher::new(Ingresses::default());
     let worker = |_| {
         let pool: Pool = (0..10).map(frame).collect();
@@ -271,7 +357,7 @@ fn workers_forward_while_tables_are_swapped_until_stop() {
 #[test]
 fn a_core_that_is_not_there_is_an_error() {
     let folder = Folder::new("core", &[]);
-    let routes = Routes::load(&folder.config("[[interface]]\nname = \"lo\"\n"), 1).unwrap();
+    let routes = load(&folder.config("[[interface]]\nname = \"lo\"\n")).unwrap();
     let setup = WorkerSetup {
         arena: Arena::new(64, 2048).unwrap(),
         ports: Vec::new(),

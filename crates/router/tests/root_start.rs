@@ -3,7 +3,7 @@
 //! Each test has its own network namespace, which ends with its thread:
 //!
 //! ```text
-//!   a0 ═══ a1 ─ AF_XDP ─ Router ─ AF_XDP ─ b1 ═══ b0
+//!   a0 ═══ a1 ─ AF_XDP ─ Daemon ─ AF_XDP ─ b1 ═══ b0
 //!   python's AF_PACKET sockets at a0 and b0 send and compare
 //! ```
 //!
@@ -18,9 +18,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use config::Config;
-use control::StartError;
+use control::plane::{HopTarget, Plane};
+use control::{Daemon, StartError};
 use datapath::Verdict;
-use fingerpost_router::{Router, Running};
+use fingerpost_router::start_static;
 use network::ip;
 use port::af_xdp::bpf::asm::{Assembler, Helper, Reg};
 use port::af_xdp::bpf::{LiveRun, Program};
@@ -56,7 +57,8 @@ nexthop = "east"
 "#;
 
 fn config(text: &str) -> Config {
-    Config::parse(text, &PathBuf::from("router.toml")).expect("the configuration is good")
+    let text = format!("{text}\n[control]\nsocket = \"\"\n");
+    Config::parse(&text, &PathBuf::from("router.toml")).expect("the configuration is good")
 }
 
 /// Sends 100 times two packets to forward, one for the blackhole, one without a route and one for
@@ -96,15 +98,24 @@ for n in range(100):
         assert got == expect, (n, got.hex(), expect.hex())
 "#;
 
+/// Lists the next hops with the number of their routes.
+fn next_hops(plane: &Plane) -> Vec<(String, u64)> {
+    let name = |target: &HopTarget| match target {
+        HopTarget::Static(name) => name.to_string(),
+        _ => "blackhole".to_owned(),
+    };
+    plane.hops().map(|(_, target, routes)| (name(target), routes)).collect()
+}
+
 #[test]
 fn packets_are_forwarded_counted_and_nothing_stays() {
     network();
-    let mut running = Router::start(config(CONFIG)).expect("the router starts");
+    let mut running = start_static(config(CONFIG)).expect("the router starts");
     assert!(has_program("a1") && has_program("b1"));
-    let modes: Vec<_> = running.ports().map(|(port, _)| (port.name.clone(), port.mode)).collect();
+    let modes: Vec<_> = running.ports().into_iter().map(|port| (port.name, port.mode)).collect();
     assert_eq!(modes, [("a1".into(), "AF_XDP copy"), ("b1".into(), "AF_XDP copy")]);
-    let next_hops: Vec<_> = running.next_hops().collect();
-    assert_eq!(next_hops, [("east", 2), ("blackhole", 1)]);
+    let next_hops = running.control_handle().call(|sync| next_hops(&sync.plane));
+    assert_eq!(next_hops, Some(vec![("east".into(), 2), ("blackhole".into(), 1)]));
 
     let peer = Command::new("python3").args(["-c", PEER]).status();
     assert!(peer.expect("python3 runs (Debian package python3)").success());
@@ -120,15 +131,17 @@ fn packets_are_forwarded_counted_and_nothing_stays() {
     assert_eq!((stats.received, stats.sent()), (400, 200));
     assert_eq!(stats.count(Verdict::Blackhole), 100);
     assert_eq!(stats.count(Verdict::NoRoute), 100);
-    let ports: Vec<_> = running.ports().map(|(_, stats)| stats).collect();
+    let interfaces = running.interfaces();
+    let ports: Vec<_> =
+        interfaces.iter().map(|interface| interface.stats().expect("its counters")).collect();
     assert_eq!((ports[0].received, ports[1].transmitted), (400, 200));
     // The router never received those for the host.
     assert_eq!(ports[0].passed, 100);
-    drop(running);
+    drop((interfaces, running));
     assert!(!has_program("a1") && !has_program("b1"));
 
     // The released interfaces can be opened again.
-    let running = Router::start(config(CONFIG)).expect("the router starts again");
+    let running = start_static(config(CONFIG)).expect("the router starts again");
     assert!(has_program("a1"));
     drop(running);
     assert!(!has_program("a1") && !has_program("b1"));
@@ -148,17 +161,75 @@ fn a_start_that_fails_leaves_nothing() {
         (zero_copy.as_str(), "b1: "),
         (core.as_str(), "core 900"),
     ] {
-        let error = Router::start(config(text)).expect_err(words);
+        let error = start_static(config(text)).expect_err(words);
         assert!(error.to_string().contains(words), "{error}");
         assert!(!has_program("a1") && !has_program("b1"), "after {error}");
     }
     // The second router reports an error, and the first continues to run.
-    let first = Router::start(config("[[interface]]\nname = \"b1\"\n")).expect("it starts");
-    let error = Router::start(config(taken)).expect_err("b1 is taken");
+    let first = start_static(config("[[interface]]\nname = \"b1\"\n")).expect("it starts");
+    let error = start_static(config(taken)).expect_err("b1 is taken");
     assert!(matches!(error, StartError::Port(_)), "{error}");
     assert!(error.to_string().starts_with("b1: another XDP program"), "{error}");
     assert!(!has_program("a1") && has_program("b1"));
     assert!(first.alive());
+}
+
+/// Writes a file of routes and the configuration that names it.
+struct Files(PathBuf);
+
+impl Files {
+    fn write(&self, routes: &str, more: &str) {
+        std::fs::write(self.0.join("routes.txt"), routes).expect("a file is written");
+        let text = format!(
+            "{CONFIG}\n[[routes]]\nfile = \"routes.txt\"\n[control]\nsocket = \"\"\n{more}"
+        );
+        std::fs::write(self.0.join("router.toml"), text).expect("a file is written");
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn reload_reads_the_files_of_routes_again_and_keeps_the_workers() {
+    network();
+    let folder = std::env::temp_dir().join(format!("fingerpost-static-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder is made");
+    let files = Files(folder);
+    files.write("10.0.0.0/8 east\n10.1.0.0/16 east\n", "");
+    let config = Config::load(files.0.join("router.toml")).expect("the configuration is good");
+    let mut running = start_static(config).expect("the router starts");
+    let uses = |running: &Daemon| running.control_handle().call(|sync| next_hops(&sync.plane));
+    assert_eq!(uses(&running), Some(vec![("east".into(), 4), ("blackhole".into(), 1)]));
+
+    files.write("10.0.0.0/8 east\n10.2.0.0/16 blackhole\n10.3.0.0/16 east\n", "");
+    let changes = running.reload().expect("the reload is done");
+    assert_eq!((changes.routes, changes.replaced), (3, false), "{changes}");
+    assert_eq!(changes.to_string(), "3 routes changed");
+    assert_eq!(uses(&running), Some(vec![("east".into(), 4), ("blackhole".into(), 2)]));
+    assert_eq!(running.reload().expect("nothing has changed").to_string(), "nothing to change");
+
+    // A file with an error changes nothing.
+    files.write("10.0.0.0/8 west\n", "");
+    let error = running.reload().expect_err("there is no next hop west").to_string();
+    assert!(error.contains("no [[nexthop]] has \"west\""), "{error}");
+    assert_eq!(uses(&running), Some(vec![("east".into(), 4), ("blackhole".into(), 2)]));
+
+    // Another engine needs other workers, which have the new routes.
+    files.write("10.0.0.0/8 east\n", "[fib]\nengine = \"dir24_8\"\n");
+    let changes = running.reload().expect("the reload is done");
+    assert!(changes.replaced, "{changes}");
+    assert_eq!(uses(&running), Some(vec![("east".into(), 3), ("blackhole".into(), 1)]));
+    assert!(running.alive());
+
+    // The kernel's keys have no effect on static routes.
+    files.write("10.0.0.0/8 east\n", "[image]\npath = \"/tmp/x\"\n");
+    let error = running.reload().expect_err("an image is refused").to_string();
+    assert!(error.contains("image.path"), "{error}");
+    assert!(running.stop());
 }
 
 /// Returns an IPv4 packet from a0 to a1 for which the router has a blackhole.
@@ -179,14 +250,14 @@ fn blackholed() -> Vec<u8> {
 #[test]
 fn overload_every_packet_taken_is_counted_as_received_and_dropped() {
     network();
-    let mut running = Router::start(config(CONFIG)).expect("the router starts");
+    let mut running = start_static(config(CONFIG)).expect("the router starts");
     // The kernel itself sends on a0, and so into a1, faster than a worker receives.
     let mut asm = Assembler::new();
     let a0 = nix::net::if_::if_nametoindex("a0").expect("it is there");
     asm.mov(Reg::R1, a0 as i32).mov(Reg::R2, 0).call(Helper::Redirect).exit();
     let flood = Program::load("flood", &asm.finish().expect("it is sound")).expect("it loads");
     let frame = blackholed();
-    let lost = |running: &Running| {
+    let lost = |running: &Daemon| {
         let stats = running.stats();
         stats.iter().filter(|(verdict, _)| verdict.is_ports()).map(|(_, count)| count).sum::<u64>()
     };

@@ -66,9 +66,7 @@ impl Daemon {
             (changed, sync.plane.full())
         });
         match result {
-            Some((_, Some((family, source)))) => {
-                Err(RoutesError::Full { family, source }.into())
-            }
+            Some((_, Some((family, source)))) => Err(RoutesError::Full { family, source }.into()),
             Some((changed, None)) => Ok(changed),
             None => Err(StartError::NoAnswer),
         }
