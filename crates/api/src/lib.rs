@@ -200,8 +200,9 @@ pub enum Item {
 pub struct Route {
     /// The prefix.
     pub prefix: String,
-    /// `via`, `static` (a next hop of the configuration), `neighbor` (a host route of the router's own, for a neighbor on a link),
-    /// `blackhole`, `unreachable`, `prohibit`, `throw`, `local`, `broadcast` or `multicast`.
+    /// `via`, `static` (a next hop of the configuration), `neighbor` (a host route of the router's
+    /// own, for a neighbor on a link), `blackhole`, `unreachable`, `prohibit`, `throw`, `local`,
+    /// `broadcast` or `multicast`.
     pub kind: String,
     /// The next hops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
