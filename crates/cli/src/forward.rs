@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.check {
         return check(&config);
     }
-    let Some(signals) = service::prepare(config.log, None)? else {
+    let Some(signals) = service::prepare(config.daemon.log, None)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let mut daemon = progress::during("loading the routes", || router::start_static(config))?;
@@ -85,7 +85,7 @@ fn log_start(daemon: &Daemon) -> anyhow::Result<()> {
         ))
     });
     let text = text.flatten().context("the control thread does not answer")?;
-    let socket = daemon.config().control.as_ref();
+    let socket = daemon.config().daemon.control.as_ref();
     let socket = socket.map(|path| format!(", control socket {}", path.display()));
     log::info!("forwarding by {text}{}; Ctrl-C stops", socket.unwrap_or_default());
     Ok(())
