@@ -87,7 +87,7 @@ refuse 1 'not available with static routes' "$program" show --socket "$work/sock
 sed -i 's/^12.0.0.0.8 b$/12.0.0.0\/8 a/' "$work/routes.txt"
 "$program" reload --socket "$work/sock" >"$work/reloaded" || fail "the reload fails"
 grep -q '1 route changed' "$work/reloaded" || fail "reload: $(cat "$work/reloaded")"
-"$program" route get --socket "$work/sock" 12.0.0.1 >"$work/get"
+"$program" show --socket "$work/sock" route 12.0.0.1 >"$work/get"
 grep -q 'nexthop a via 10.0.1.2 dev r1' "$work/get" || fail "after the reload: $(cat "$work/get")"
 
 kill -INT "$router"
