@@ -18,10 +18,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::bundle::Bundle;
@@ -33,6 +31,7 @@ use super::source::SourcePoller;
 use super::store::{self, BundleStore};
 use api::DistributionStatus;
 use api::EventKind;
+use threads::{Rights, Stop, Task};
 
 /// Interval between two health samples.
 const TICK: Duration = Duration::from_secs(1);
@@ -146,14 +145,10 @@ pub struct InitialState {
 
 /// The handle of the thread; dropping it ends the thread.
 #[derive(Debug)]
-pub struct Agent {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Agent(Option<Task>);
 
 impl Agent {
-    /// Starts the thread, which gives up its privileges by `restrict` and reports each change of a
-    /// version's state by `publish`.
+    /// Starts the thread, which reports each change of a version's state by `publish`.
     ///
     /// # Errors
     ///
@@ -163,7 +158,6 @@ impl Agent {
         initial: InitialState,
         member: Arc<dyn DistributionMember>,
         status: Arc<AgentStatus>,
-        restrict: fn(),
         publish: impl Fn(EventKind) + Send + 'static,
     ) -> io::Result<Self> {
         let Some(requests) = lock(&status.requests).take() else {
@@ -176,7 +170,6 @@ impl Agent {
             record.drop_current();
         }
         initial.store.write_record(&record).map_err(io::Error::other)?;
-        let stop = Arc::new(AtomicBool::new(false));
         let start = Instant::now();
         let agent = AgentLoop {
             rollout: Rollout::new(config.clone(), record, now(start)),
@@ -193,29 +186,17 @@ impl Agent {
             poll_error: None,
             last_error: None,
             start,
-            stop: Arc::clone(&stop),
         };
         agent.publish_status();
-        let run = move || {
-            restrict();
-            agent.run(&requests);
-        };
-        let thread = Builder::new().name("distribution".into()).spawn(run)?;
-        Ok(Self { stop, thread: Some(thread) })
+        let run = move |stop: &Stop| agent.run(&requests, stop);
+        Ok(Self(Some(Task::start("distribution", Rights::Worker, run)?)))
     }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else { return };
-        let begin = Instant::now();
-        thread.thread().unpark();
-        while !thread.is_finished() && begin.elapsed() < JOIN_TIMEOUT {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        if thread.is_finished() {
-            let _ = thread.join();
+        if let Some(task) = self.0.take() {
+            task.stop_within(JOIN_TIMEOUT);
         }
     }
 }
@@ -264,13 +245,12 @@ struct AgentLoop {
     poll_error: Option<String>,
     last_error: Option<String>,
     start: Instant,
-    stop: Arc<AtomicBool>,
 }
 
 impl AgentLoop {
-    fn run(mut self, requests: &Receiver<CommandRequest>) {
+    fn run(mut self, requests: &Receiver<CommandRequest>, stop: &Stop) {
         let mut last_step = Duration::ZERO;
-        while !self.stop.load(Ordering::Relaxed) {
+        while !stop.is_set() {
             match requests.recv_timeout(TICK / 20) {
                 Ok((command, reply)) => {
                     let _ = reply.send(self.execute(command));
@@ -280,7 +260,7 @@ impl AgentLoop {
             }
             let now = now(self.start);
             if now.monotonic >= self.next_poll {
-                self.poll();
+                self.poll(stop);
                 self.next_poll = now.monotonic + self.config.poll_interval;
             } else if now.monotonic < last_step + TICK {
                 continue;
@@ -323,12 +303,12 @@ impl AgentLoop {
     }
 
     /// Polls the source and offers the highest new version to the rollout.
-    fn poll(&mut self) {
+    fn poll(&mut self, stop: &Stop) {
         self.count("polls");
         let keys = self.config.keys.clone();
         // Only the highest version stays in memory: each bundle may have 64 MiB.
         let (mut best, mut seen, mut refused) = (None::<Bundle>, 0, Vec::new());
-        let polled = self.poller.poll(&self.stop, &mut |name, bytes| {
+        let polled = self.poller.poll(stop, &mut |name, bytes| {
             seen += 1;
             let opened = bytes
                 .and_then(|bytes| Bundle::open(bytes, Some(&keys)).map_err(|bad| bad.to_string()));

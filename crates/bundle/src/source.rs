@@ -19,7 +19,6 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Empty, Limited};
@@ -36,6 +35,7 @@ use tokio::runtime;
 
 use super::bundle::{BundleError, MAX_BUNDLE_BYTES};
 use super::config::BundleSource;
+use threads::Stop;
 
 /// Most bundles in a folder.
 const MAX_FOLDER_BUNDLES: usize = 64;
@@ -74,7 +74,7 @@ impl SourcePoller {
     /// The path or URL, and the I/O error or the status of the server.
     pub(super) fn poll(
         &mut self,
-        stop: &AtomicBool,
+        stop: &Stop,
         deliver: &mut dyn FnMut(String, ReadResult),
     ) -> Result<bool, String> {
         match self.source.clone() {
@@ -143,7 +143,7 @@ impl SourcePoller {
         host: &str,
         port: u16,
         path: &str,
-        stop: &AtomicBool,
+        stop: &Stop,
     ) -> Result<Option<Vec<u8>>, String> {
         let built = runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = built.map_err(|error| error.to_string())?;
@@ -157,7 +157,7 @@ impl SourcePoller {
                 {
                     return fetched;
                 }
-                if stop.load(Ordering::Relaxed) {
+                if stop.is_set() {
                     return Err("interrupted: the process ends".to_owned());
                 }
                 if begin.elapsed() > RESPONSE_TIMEOUT {
@@ -263,8 +263,7 @@ mod tests {
 
     fn all(poller: &mut SourcePoller) -> Result<Vec<Vec<u8>>, String> {
         let mut heard = Vec::new();
-        let new =
-            poller.poll(&AtomicBool::new(false), &mut |_, bytes| heard.push(bytes.unwrap()))?;
+        let new = poller.poll(&Stop::default(), &mut |_, bytes| heard.push(bytes.unwrap()))?;
         assert_eq!(new, !heard.is_empty());
         Ok(heard)
     }
@@ -310,7 +309,7 @@ mod tests {
         fs::write(folder.join("valid.bundle"), b"valid").unwrap();
         let mut poller = SourcePoller::new(BundleSource::Path(folder.clone()));
         let mut offered = Vec::new();
-        poller.poll(&AtomicBool::new(false), &mut |_, bytes| offered.push(bytes)).unwrap();
+        poller.poll(&Stop::default(), &mut |_, bytes| offered.push(bytes)).unwrap();
         let large = BundleError::TooLarge(1 << 40).to_string();
         assert_eq!(
             offered,

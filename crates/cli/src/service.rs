@@ -23,13 +23,14 @@ use api::Counters;
 use config::Level;
 use control::PortInfo;
 use control::progress::Progress;
-use control::{items, links, rights};
+use control::{items, links};
 use datapath::stats::Snapshot;
 use sd_notify::NotifyState;
 use serde_json::Value;
+use threads::rights;
 
-use crate::watchdog::{Heartbeat, Watchdog};
-use crate::{counters, logging, stop};
+use crate::watchdog::Heartbeat;
+use crate::{counters, logging, stop, watchdog};
 
 /// Interval of checks for signals and events.
 const TICK: Duration = Duration::from_millis(20);
@@ -127,7 +128,7 @@ impl Signals {
         let heartbeat = Heartbeat::new();
         let limit = sd_notify::watchdog_enabled();
         let watchdog = limit
-            .map(|limit| Watchdog::start(limit, service.progress(), heartbeat.clone()))
+            .map(|limit| watchdog::start(limit, service.progress(), heartbeat.clone()))
             .transpose();
         if let Err(error) = &watchdog {
             log::error!("cannot start the watchdog thread: {error}");

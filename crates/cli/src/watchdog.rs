@@ -9,13 +9,12 @@
 //! seconds with a full table. That thread is watched, too: each of its turns may take [`MAX_TURN`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use control::progress::Progress;
 use sd_notify::NotifyState;
+use threads::{Rights, Task};
 
 /// Longest turn of the signal thread, which may include a reload.
 const MAX_TURN: Duration = Duration::from_secs(300);
@@ -64,44 +63,24 @@ impl ProgressCheck {
     }
 }
 
-/// The thread that notifies systemd; dropping it ends the thread.
-#[derive(Debug)]
-pub(crate) struct Watchdog {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Watchdog {
-    /// Starts the thread for a watchdog time of `limit`.
-    ///
-    /// # Errors
-    ///
-    /// The I/O error of the thread's creation.
-    pub(crate) fn start(
-        limit: Duration,
-        progress: Progress,
-        heartbeat: Heartbeat,
-    ) -> std::io::Result<Self> {
-        let (stop, stopped) = channel::<()>();
-        let thread = Builder::new().name("watchdog".into()).spawn(move || {
-            let mut check = ProgressCheck::default();
-            while stopped.recv_timeout(limit / 4) == Err(RecvTimeoutError::Timeout) {
-                if !heartbeat.is_stalled() && check.has_progress(progress.turns()) {
-                    let _ = sd_notify::notify(&[NotifyState::Watchdog]);
-                }
+/// Starts the thread that notifies systemd, for a watchdog time of `limit`.
+///
+/// # Errors
+///
+/// The I/O error of the thread's creation.
+pub(crate) fn start(
+    limit: Duration,
+    progress: Progress,
+    heartbeat: Heartbeat,
+) -> std::io::Result<Task> {
+    let mut check = ProgressCheck::default();
+    Task::start("watchdog", Rights::None, move |stop| {
+        while !stop.wait(limit / 4) {
+            if !heartbeat.is_stalled() && check.has_progress(progress.turns()) {
+                let _ = sd_notify::notify(&[NotifyState::Watchdog]);
             }
-        })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
         }
-    }
+    })
 }
 
 #[cfg(test)]

@@ -26,7 +26,6 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use http_body_util::Full;
@@ -35,13 +34,13 @@ use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use threads::{Rights, Task};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::allowed_hosts::AllowedHosts;
 use super::clients::{Client, Connections, RequestLimiter};
 use super::http_message::{HttpRequest, HttpResponse, RequestHandler};
-use super::rights;
 
 /// The most connections at once.
 pub(super) const MAX_CONNECTIONS: usize = 64;
@@ -68,8 +67,9 @@ const SECURITY_HEADERS: [(&str, &str); 5] = [
 /// The running server. Dropping it stops it.
 #[derive(Debug)]
 pub(crate) struct Http {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    // Dropped first: this ends the thread, which is then joined.
+    _stop: oneshot::Sender<()>,
+    _thread: Task,
 }
 
 impl Http {
@@ -90,9 +90,8 @@ impl Http {
             .max_blocking_threads(2)
             .build()?;
         let (stop, stopped) = oneshot::channel();
-        let thread = Builder::new().name("http".into()).spawn(move || {
-            // Neither this thread nor those that it starts need a capability.
-            let _ = rights::keep(&[]);
+        // Neither this thread nor those that it starts need a capability.
+        let thread = Task::start("http", Rights::None, move |_| {
             runtime.block_on(async {
                 let serving = tokio::spawn(serve(listener, Arc::new(hosts), handler));
                 // The sender is dropped to stop the server.
@@ -101,16 +100,7 @@ impl Http {
             });
             runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Http {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        Ok(Self { _stop: stop, _thread: thread })
     }
 }
 

@@ -34,7 +34,7 @@ use std::iter;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,7 @@ use feed::netlink::{Follower, Kernel, KernelCounters, KernelProgress, Mirror, Ro
 use fib::{Family, Hop, Prefix};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use port::af_xdp::Interface;
+use threads::Stop;
 
 use super::churn::ChurnMonitor;
 use super::devices::Devices;
@@ -601,11 +602,11 @@ fn pump_kernel(
 pub(crate) fn run(
     mut sync: KernelSync,
     requests: ControlRequests<KernelSync>,
-    stop: &AtomicBool,
+    stop: &Stop,
     turns: &AtomicU64,
 ) -> (KernelSync, ControlRequests<KernelSync>) {
     let mut soon = true;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_set() {
         turns.fetch_add(1, Ordering::Relaxed);
         let wait = if soon { SHORT_WAIT } else { WAIT };
         {

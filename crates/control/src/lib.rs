@@ -29,7 +29,6 @@
 //! | `links` | the system's interfaces and addresses |
 //! | `routes` | static routes: files and configuration → tables and adjacencies |
 //! | `protocols` | names of route protocols |
-//! | `rights` | capabilities of each thread |
 //! | `report` | log lines for events of links and feeds |
 //! | `slots` | a limit of clients at once |
 //! | `progress` | detects threads that no longer make progress |
@@ -58,7 +57,6 @@ pub mod progress;
 pub mod protocols;
 pub mod query;
 pub mod report;
-pub mod rights;
 pub mod role;
 pub mod routes;
 mod server;

@@ -23,16 +23,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use caps::CapSet;
 use feed::netlink::{Follower, Kernel, Link, Neighbor, RouteInfo, Rule};
 use fib::Prefix;
 use nix::libc;
 use nix::sched::sched_getaffinity;
 use nix::unistd::Pid;
 use port::af_xdp::{self, ModeChoice};
+use threads::rights;
 
+use crate::links;
 use crate::start::StartError;
-use crate::{links, rights};
 
 /// The largest MTU whose packets fit a frame with two VLAN tags.
 const LARGEST_MTU: usize = 4096 - port::HEADROOM as usize - 14 - 2 * 4;
@@ -247,12 +247,7 @@ impl Findings {
     }
 
     fn rights(&mut self) {
-        let Ok(has) = caps::read(None, CapSet::Effective) else { return };
-        let missing: Vec<_> = rights::ROUTER
-            .iter()
-            .filter(|right| !has.contains(right) && **right != caps::Capability::CAP_IPC_LOCK)
-            .map(ToString::to_string)
-            .collect();
+        let missing = rights::missing();
         if !missing.is_empty() {
             self.warning(&format!(
                 "this process lacks {}, which a start takes: check as root or as the service does",

@@ -19,21 +19,20 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::stat::{Mode, fchmod};
+use threads::{Rights, Stop, Task};
 
 use super::audit::diff::{self, DiffOptions, RequestError};
 use super::handle::ControlHandle;
 use super::kernel_sync::KernelSync;
 use super::query::QueryHandle;
-use super::rights;
 use super::slots::Slots;
 use crate::role::unavailable;
 use api::{Item, Line, Message, Order, Request};
@@ -87,8 +86,7 @@ impl<D> Clone for ServerHandles<D> {
 #[derive(Debug)]
 pub(crate) struct Server {
     path: PathBuf,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Task>,
 }
 
 impl Server {
@@ -107,24 +105,18 @@ impl Server {
         }
         create_folder(path)?;
         let listener = bind(path)?;
-        let ending = Arc::new(AtomicBool::new(false));
         // If no thread can be made, `server` is dropped and removes the file.
-        let mut server = Self { path: path.into(), stop: Arc::clone(&ending), thread: None };
-        server.thread = Some(Builder::new().name("control-socket".into()).spawn(move || {
-            // Clients are served without any rights of this thread.
-            let _ = rights::keep(&[]);
-            listen(&listener, &handles, &ending);
-        })?);
+        let mut server = Self { path: path.into(), thread: None };
+        // The threads of the clients inherit the rights, none.
+        let run = move |stop: &Stop| listen(&listener, &handles, stop);
+        server.thread = Some(Task::start("control-socket", Rights::None, run)?);
         Ok(server)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.thread = None;
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -161,11 +153,11 @@ fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-fn listen<D: Orders>(listener: &UnixListener, handles: &ServerHandles<D>, stop: &AtomicBool) {
+fn listen<D: Orders>(listener: &UnixListener, handles: &ServerHandles<D>, stop: &Stop) {
     let slots = Slots::new(MAX_CLIENTS);
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_set() {
         let Ok((client, _)) = listener.accept() else {
-            std::thread::sleep(POLL_INTERVAL);
+            stop.wait(POLL_INTERVAL);
             continue;
         };
         let Some(slot) = slots.take() else { continue };
@@ -317,6 +309,7 @@ fn execute<D: Orders>(order: Order, handles: &ServerHandles<D>) -> Result<Vec<It
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 

@@ -31,8 +31,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use port::PortStats;
+use threads::Rights;
 
-use super::rights;
 use datapath::stats::{Snapshot, WorkerStats};
 use datapath::{Lookup, SuspendedState, TICK, Worker};
 
@@ -105,7 +105,7 @@ impl Workers {
             let (stop, published) = (Arc::clone(&all.stop), Arc::clone(&counters));
             let suspends = Arc::clone(&all.suspends);
             let thread = Builder::new().name(format!("worker-{number}")).spawn(move || {
-                let pinned = core.map_or(Ok(()), pin).and_then(|()| rights::keep(&rights::WORKER));
+                let pinned = core.map_or(Ok(()), pin).and_then(|()| Rights::Worker.keep());
                 let is_pinned = pinned.is_ok();
                 // The starting thread waits for this result.
                 let _ = started.send(pinned);

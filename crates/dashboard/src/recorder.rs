@@ -6,9 +6,7 @@
 //! without a page has a recorder that only logs attacks.
 
 use std::io;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::attack::{Attacks, TrafficSecond};
@@ -16,27 +14,24 @@ use super::history_file::HistoryWriter;
 use super::recorded::{Recorded, lock};
 use super::{SampleSource, unix};
 use config::Metrics;
-use control::rights;
 use control::role::{Number, Role};
 use control::view::View;
 use datapath::stats::Snapshot;
 use datapath::{Class, Verdict};
+use threads::{Rights, Task};
 
 /// The interval at which samples are taken.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 /// The length of a row of the history.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The thread, and the sender whose end stops it; in a mutex because requests are answered on
-/// several threads.
-type Running = Mutex<Option<(Sender<()>, JoinHandle<()>)>>;
-
 /// The running recorder. Dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Recorder {
     recorded: Arc<Mutex<Recorded>>,
     is_of_gate: bool,
-    running: Running,
+    /// In a mutex because requests are answered on several threads.
+    thread: Mutex<Option<Task>>,
 }
 
 /// The state of the recorder's thread.
@@ -68,15 +63,13 @@ impl Recorder {
         let recorded = Arc::<Mutex<Recorded>>::default();
         let now = unix(SystemTime::now());
         let mut writer = path.map(|path| HistoryWriter::open(path, &mut lock(&recorded), now));
-        let (stop, stopped) = channel();
         let (last, before) = (Instant::now(), view.stats());
         let is_of_gate = gate.is_some();
         let mut state =
             RecorderLoop { view, role, gate, recorded: Arc::clone(&recorded), last, before };
         state.record_second();
-        let thread = Builder::new().name("recorder".into()).spawn(move || {
-            let _ = rights::keep(&[]);
-            while stopped.recv_timeout(SAMPLE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        let thread = Task::start("recorder", Rights::None, move |stop| {
+            while !stop.wait(SAMPLE_INTERVAL) {
                 if takes_samples {
                     state.take_samples();
                 }
@@ -91,16 +84,12 @@ impl Recorder {
                 writer.write(&state.recorded);
             }
         })?;
-        Ok(Self { recorded, is_of_gate, running: Mutex::new(Some((stop, thread))) })
+        Ok(Self { recorded, is_of_gate, thread: Mutex::new(Some(thread)) })
     }
 
     /// Ends the thread, which writes the history file.
     pub(super) fn end(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((stop, thread)) = running {
-            drop(stop);
-            let _ = thread.join();
-        }
+        drop(self.thread.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Takes the messages for the operator's log.
@@ -116,12 +105,6 @@ impl Recorder {
     /// Calls `read` with the recorded data.
     pub(super) fn with<T>(&self, read: impl FnOnce(&Recorded) -> T) -> T {
         read(&lock(&self.recorded))
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

@@ -42,7 +42,6 @@ use super::steering::SoftwareSteering;
 use bundle::Agent;
 use control::daemon::{Daemon, Guard};
 use control::progress::Progress;
-use control::rights;
 use control::start::{HookFactory, PortInfo, StartError, WorkerHook, by_name, present};
 use dashboard::{SampleSource, Web};
 use datapath::stats::Snapshot;
@@ -226,9 +225,8 @@ impl GateDaemon {
             (Some(settings), Some(initial), Some(agent_status)) => {
                 agent_status.queue_messages(messages);
                 let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
-                let restrict = || drop(rights::keep(&rights::WORKER));
                 let publish = daemon.event_publisher();
-                let agent = Agent::start(settings, initial, member, status, restrict, publish);
+                let agent = Agent::start(settings, initial, member, status, publish);
                 Some(agent.map_err(system("start the distribution thread"))?)
             }
             _ => None,

@@ -22,9 +22,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fib::Publisher;
@@ -41,6 +40,7 @@ use nix::sys::socket::{
 };
 use port::af_xdp::Interface;
 use rtrb::Producer;
+use threads::{Rights, Stop, Task};
 
 use super::config::Trust;
 use super::declined_map::DeclinedMap;
@@ -49,7 +49,6 @@ use super::rings::{DecisionMessage, MESSAGE};
 use super::sender_limits::{LimitExceeded, Retraction, SenderLimits, SenderPolicer};
 use control::progress::Turns;
 use control::report::LogLimiter;
-use control::rights;
 
 /// How long the thread waits for a message before it checks its stop flag, in milliseconds.
 const IDLE_WAIT: u16 = 50;
@@ -112,8 +111,7 @@ struct ReceiverState {
 pub(super) struct DecisionReceiver {
     state: Arc<Mutex<ReceiverState>>,
     turns: Turns,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Task,
 }
 
 /// The names of all counters, so that each is exported before its first event.
@@ -179,16 +177,12 @@ impl DecisionReceiver {
         };
         state.apply(trust.clone(), listeners);
         let state = Arc::new(Mutex::new(state));
-        let stop = Arc::new(AtomicBool::new(false));
         let turns = Turns::default();
-        let (thread_state, thread_stop) = (Arc::clone(&state), Arc::clone(&stop));
-        let thread_turns = Arc::clone(&turns);
-        let thread = Builder::new().name("decisions".into()).spawn(move || {
-            // The thread reads input from the network.
-            let _ = rights::keep(&rights::WORKER);
-            receive(&thread_state, &thread_turns, &thread_stop);
+        let (thread_state, thread_turns) = (Arc::clone(&state), Arc::clone(&turns));
+        let thread = Task::start("decisions", Rights::Worker, move |stop| {
+            receive(&thread_state, &thread_turns, stop);
         })?;
-        Ok(Self { state, turns, stop, thread: Some(thread) })
+        Ok(Self { state, turns, thread })
     }
 
     /// Opens the sockets that another configuration needs, without a change of the current ones.
@@ -257,16 +251,7 @@ impl DecisionReceiver {
 
     /// Returns whether the thread runs.
     pub(super) fn is_alive(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
-    }
-}
-
-impl Drop for DecisionReceiver {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.thread.is_alive()
     }
 }
 
@@ -326,12 +311,12 @@ fn listen(at: SocketAddr, interface: &str) -> io::Result<UdpSocket> {
     Ok(UdpSocket::from(socket))
 }
 
-fn receive(state: &Mutex<ReceiverState>, turns: &AtomicU64, stop: &AtomicBool) {
+fn receive(state: &Mutex<ReceiverState>, turns: &AtomicU64, stop: &Stop) {
     let mut bytes = vec![0; 65_536];
     let mut replies = [const { Vec::new() }; 2];
     let mut busy_turns = 0u32;
     let mut device_checked = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_set() {
         turns.fetch_add(1, Ordering::Relaxed);
         let sockets: Vec<_> =
             lock(state).listeners.iter().map(|listener| Arc::clone(&listener.socket)).collect();

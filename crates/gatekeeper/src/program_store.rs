@@ -18,9 +18,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fib::Publisher;
@@ -30,12 +29,14 @@ use gate::program::Programs;
 
 use super::config::Config;
 use api::{ProgramInfo, hexadecimal};
-use control::rights;
+use threads::{Rights, Task};
 
 /// How long to wait for the workers to release the programs before.
 const RECLAIM_TIMEOUT: Duration = Duration::from_millis(500);
 /// A sender without a message for this long loses the exclusive use of its program numbers.
 const SENDER_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often the thread checks, while it waits for a program, whether it has to end.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The maximum number of messages for the log that wait to be drained.
 const MESSAGES: usize = 64;
 
@@ -60,7 +61,7 @@ pub(super) struct ProgramInbox {
 #[derive(Debug)]
 pub(super) struct ProgramStore {
     shared: Arc<Shared>,
-    thread: JoinHandle<()>,
+    thread: Task,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -117,12 +118,16 @@ impl ProgramStore {
             accepted: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
         });
-        let (jobs, each): (_, Receiver<VerificationJob>) = mpsc::channel();
+        let (jobs, queue): (_, Receiver<VerificationJob>) = mpsc::channel();
         let thread_shared = Arc::clone(&shared);
-        // The thread ends when the inbox is dropped.
-        let thread = Builder::new().name("verifier".into()).spawn(move || {
-            let _ = rights::keep(&[]);
-            each.iter().for_each(|job| thread_shared.verify(&job));
+        let thread = Task::start("verifier", Rights::None, move |stop| {
+            while !stop.is_set() {
+                match queue.recv_timeout(STOP_CHECK_INTERVAL) {
+                    Ok(job) => thread_shared.verify(&job),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
         })?;
         let inbox = ProgramInbox { shared: Arc::clone(&shared), jobs };
         Ok((Self { shared, thread }, inbox))
@@ -157,7 +162,7 @@ impl ProgramStore {
 
     /// Returns whether the thread runs.
     pub(super) fn is_alive(&self) -> bool {
-        !self.thread.is_finished()
+        self.thread.is_alive()
     }
 }
 

@@ -16,7 +16,6 @@ use api::GrantorStatus;
 use bundle::Agent;
 use control::daemon::{Daemon, Guard};
 use control::progress::Progress;
-use control::rights;
 use control::start::{HookFactory, PortInfo, StartError, WorkerHook, by_name, present};
 use dashboard::Web;
 use datapath::stats::Snapshot;
@@ -84,9 +83,8 @@ impl GrantorDaemon {
             (Some(settings), Some(initial), Some(agent_status)) => {
                 agent_status.queue_messages(messages);
                 let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
-                let restrict = || drop(rights::keep(&rights::WORKER));
                 let publish = daemon.event_publisher();
-                let agent = Agent::start(settings, initial, member, status, restrict, publish);
+                let agent = Agent::start(settings, initial, member, status, publish);
                 let doing = "start the distribution thread";
                 Some(agent.map_err(|source| StartError::System { doing, source })?)
             }

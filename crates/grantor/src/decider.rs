@@ -8,10 +8,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fib::Reader;
@@ -23,12 +22,12 @@ use gate::grantor::{
 };
 use gate::policy::Address;
 use rtrb::{Consumer, Producer};
+use threads::{Rights, Stop, Task};
 
 use super::comparison::comparison;
 use super::hook::{PolicyAnswer, RequestPacket};
 use api::PolicyComparison;
 use control::progress::Turns;
-use control::rights;
 
 /// How long the thread sleeps without requests.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -144,8 +143,7 @@ pub(super) struct Decider {
     reloads: Sender<ReloadRequest>,
     status: Arc<Mutex<DeciderStatus>>,
     turns: Turns,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Task,
 }
 
 impl Decider {
@@ -154,13 +152,9 @@ impl Decider {
         let (reloads, received_reloads) = channel();
         let (ready, loaded) = channel();
         let status = Arc::new(Mutex::new(DeciderStatus::default()));
-        let stop = Arc::new(AtomicBool::new(false));
         let turns = Turns::default();
-        let (thread_status, thread_stop) = (Arc::clone(&status), Arc::clone(&stop));
-        let thread_turns = Arc::clone(&turns);
-        let name = format!("policy {number}");
-        let thread = Builder::new().name(name).spawn(move || {
-            let _ = rights::keep(&[]);
+        let (thread_status, thread_turns) = (Arc::clone(&status), Arc::clone(&turns));
+        let thread = Task::start(format!("policy {number}"), Rights::None, move |stop| {
             match LoadedPolicies::new(&setup.policies, setup.lists, setup.limits) {
                 Ok(policies) => {
                     let _ = ready.send(Ok(()));
@@ -172,14 +166,14 @@ impl Decider {
                         fragments: setup.fragments,
                         turns: thread_turns,
                     };
-                    run(policies, rings, &received_reloads, &thread_status, &thread_stop);
+                    run(policies, rings, &received_reloads, &thread_status, stop);
                 }
                 Err(error) => drop(ready.send(Err(error))),
             }
         })?;
         let loaded = loaded.recv().unwrap_or_else(|_| Err("the policy thread ended".into()));
         loaded.map_err(io::Error::other)?;
-        Ok(Self { reloads, status, turns, stop, thread: Some(thread) })
+        Ok(Self { reloads, status, turns, thread })
     }
 
     /// Applies other policies.
@@ -204,16 +198,7 @@ impl Decider {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
-    }
-}
-
-impl Drop for Decider {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.thread.is_alive()
     }
 }
 
@@ -306,7 +291,7 @@ fn run(
     rings: DeciderRings,
     reloads: &Receiver<ReloadRequest>,
     status: &Mutex<DeciderStatus>,
-    stop: &AtomicBool,
+    stop: &Stop,
 ) {
     let DeciderRings { mut requests, mut answers, decisions, mut record, fragments, turns } = rings;
     let mut intake = RequestIntake {
@@ -320,7 +305,7 @@ fn run(
     let (mut decided, mut fragment_counters) =
         (Vec::with_capacity(BATCH), FragmentCounters::default());
     let (mut lost, mut published, mut has_changed) = (0, Instant::now(), true);
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_set() {
         turns.fetch_add(1, Ordering::Relaxed);
         for (texts, reply) in reloads.try_iter() {
             let _ = reply.send(policies.reload(&texts));
@@ -350,7 +335,7 @@ fn run(
             (published, has_changed) = (Instant::now(), false);
         }
         if batch.is_empty() {
-            std::thread::sleep(PAUSE);
+            stop.wait(PAUSE);
             continue;
         }
         let batch_requests: Vec<Request<'_>> = batch

@@ -17,10 +17,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fib::Publisher;
@@ -30,11 +29,11 @@ use gate::decision::v2::transfer::ProgramImage;
 use gate::decision::v2::{PORT, sender::Sender};
 use gate::policy::Address;
 use gate::tunnel::GateKeys;
+use threads::{Rights, Stop, Task};
 
 use super::decider::OutgoingDecision;
 use super::programs::ProgramTransfers;
 use control::progress::Turns;
-use control::rights;
 
 /// How long a decision waits for others to share a message with, and an answer to be read.
 const GATHER: Duration = Duration::from_millis(2);
@@ -89,8 +88,7 @@ pub(super) struct DecisionSender {
     pub(super) counters: Arc<SenderCounters>,
     pub(super) programs: Arc<ProgramTransfers>,
     turns: Turns,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Task,
 }
 
 impl DecisionSender {
@@ -118,14 +116,11 @@ impl DecisionSender {
         let known: Vec<IpAddr> = gates.iter().copied().map(IpAddr::from).collect();
         let last_answers = Mutex::new(known.iter().map(|gate| (*gate, None)).collect());
         let counters = Arc::new(SenderCounters { last_answers, ..SenderCounters::default() });
-        let stop = Arc::new(AtomicBool::new(false));
         let turns = Turns::default();
-        let thread_turns = Arc::clone(&turns);
-        let (thread_counters, thread_stop) = (Arc::clone(&counters), Arc::clone(&stop));
+        let (thread_counters, thread_turns) = (Arc::clone(&counters), Arc::clone(&turns));
         let programs = Arc::new(ProgramTransfers::new(programs));
         let thread_programs = Arc::clone(&programs);
-        let thread = Builder::new().name("decision sender".into()).spawn(move || {
-            let _ = rights::keep(&[]);
+        let thread = Task::start("decision sender", Rights::None, move |stop| {
             let start = Instant::now();
             let images = thread_programs.images();
             let gate = |address| (address, GateQueue::new(&version, &images));
@@ -146,9 +141,9 @@ impl DecisionSender {
                 start,
                 out,
             }
-            .run(&received, &thread_turns, &thread_stop);
+            .run(&received, &thread_turns, stop);
         })?;
-        Ok((Self { counters, programs, turns, stop, thread: Some(thread) }, decisions))
+        Ok((Self { counters, programs, turns, thread }, decisions))
     }
 
     pub(super) fn turns(&self) -> Turns {
@@ -156,16 +151,7 @@ impl DecisionSender {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
-    }
-}
-
-impl Drop for DecisionSender {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.thread.is_alive()
     }
 }
 
@@ -216,13 +202,8 @@ fn add(counter: &AtomicU64, number: u64) {
 
 impl SenderThread {
     /// The loop of the thread.
-    fn run(
-        &mut self,
-        decisions: &Receiver<OutgoingDecision>,
-        turns: &AtomicU64,
-        stop: &AtomicBool,
-    ) {
-        while !stop.load(Ordering::Relaxed) {
+    fn run(&mut self, decisions: &Receiver<OutgoingDecision>, turns: &AtomicU64, stop: &Stop) {
+        while !stop.is_set() {
             turns.fetch_add(1, Ordering::Relaxed);
             match decisions.recv_timeout(GATHER) {
                 Ok(decision) => {
@@ -230,7 +211,7 @@ impl SenderThread {
                     decisions.try_iter().for_each(|decision| self.enqueue(&decision));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(GATHER),
+                Err(RecvTimeoutError::Disconnected) => drop(stop.wait(GATHER)),
             }
             self.receive_answers();
             self.update_programs();

@@ -15,20 +15,18 @@ use std::fs::{File, Permissions};
 use std::io::{self, BufWriter};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gate::policy::Address;
 use port::pcap::{CaptureFormat, CaptureWriter, create};
 use rtrb::{Consumer, Producer, RingBuffer};
+use threads::{Rights, Stop, Task};
 use wire::ethernet;
 use wire::tunnel::{Ends, Header};
 
 use super::hook::RequestPacket;
-use control::rights;
 
 /// How long the thread sleeps without records.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -62,10 +60,9 @@ impl CaptureSettings {
 #[derive(Debug)]
 pub(super) struct RequestRecorder {
     rings: Sender<Consumer<RequestPacket>>,
-    stop: Arc<AtomicBool>,
     /// The error that ended the recording.
     failed: Arc<Mutex<Option<String>>>,
-    thread: Option<JoinHandle<()>>,
+    _thread: Task,
 }
 
 impl RequestRecorder {
@@ -75,17 +72,16 @@ impl RequestRecorder {
             io::Error::new(error.kind(), format!("{}: {error}", settings.path.display()))
         })?;
         let (rings, received_rings) = channel();
-        let (stop, failed) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
-        let (thread_stop, thread_failed) = (Arc::clone(&stop), Arc::clone(&failed));
-        let thread = Builder::new().name("recorder".into()).spawn(move || {
-            let _ = rights::keep(&[]);
-            if let Err(error) = capture.run(&received_rings, &thread_stop) {
+        let failed = Arc::new(Mutex::new(None));
+        let thread_failed = Arc::clone(&failed);
+        let thread = Task::start("recorder", Rights::None, move |stop| {
+            if let Err(error) = capture.run(&received_rings, stop) {
                 let path = capture.settings.path.display();
                 let failed = &mut *thread_failed.lock().unwrap_or_else(PoisonError::into_inner);
                 *failed = Some(format!("{path}: {error}"));
             }
         })?;
-        Ok(Self { rings, stop, failed, thread: Some(thread) })
+        Ok(Self { rings, failed, _thread: thread })
     }
 
     /// Makes a ring for a worker's requests with this capacity.
@@ -99,15 +95,6 @@ impl RequestRecorder {
     /// Returns the error that ended the recording, if there was one.
     pub(super) fn failed(&self) -> Option<String> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Drop for RequestRecorder {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -142,11 +129,11 @@ impl CaptureFile {
     fn run(
         &mut self,
         received_rings: &Receiver<Consumer<RequestPacket>>,
-        stop: &AtomicBool,
+        stop: &Stop,
     ) -> io::Result<()> {
         let mut rings: Vec<Consumer<RequestPacket>> = Vec::new();
         loop {
-            let is_stopping = stop.load(Ordering::Relaxed);
+            let is_stopping = stop.is_set();
             rings.extend(received_rings.try_iter());
             let mut has_records = false;
             for ring in &mut rings {
@@ -162,7 +149,7 @@ impl CaptureFile {
                 return Ok(());
             }
             if !has_records {
-                std::thread::sleep(PAUSE);
+                stop.wait(PAUSE);
             }
         }
     }

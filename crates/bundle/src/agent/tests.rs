@@ -93,7 +93,6 @@ impl Fixture {
             poll_error: None,
             last_error: None,
             start,
-            stop: Arc::default(),
         };
         Self { folder, key, member, agent }
     }
@@ -104,7 +103,7 @@ impl Fixture {
         let files = BTreeMap::from([("gate.toml".to_owned(), text.as_bytes().to_vec())]);
         let bytes = pack(&header, &files, &self.key).unwrap();
         fib::image::replace_with_mode(&self.folder.join("source"), &bytes, 0o600).unwrap();
-        self.agent.poll();
+        self.agent.poll(&Stop::default());
         self.agent.publish_status();
     }
 
@@ -167,7 +166,7 @@ fn applied_version_is_stored_and_refused_version_leaves_only_its_reason() {
     // The operator retries it.
     lock(&fixture.member.0).failing.clear();
     fixture.agent.execute(Command::Retry).unwrap();
-    fixture.agent.poll();
+    fixture.agent.poll(&Stop::default());
     fixture.step();
     assert_eq!((fixture.stored(), fixture.applied()), (Some(3), vec![1, 3]));
     let messages = fixture.agent.status.drain_messages();
@@ -204,7 +203,7 @@ fn rollback_skips_a_missing_version_and_ends_at_the_local_configuration() {
     assert!(error.contains("nothing to roll back"), "{error}");
     // The source still has version 3, which stays refused.
     fixture.agent.poller.reset();
-    fixture.agent.poll();
+    fixture.agent.poll(&Stop::default());
     fixture.step();
     assert_eq!(fixture.stored(), None);
     fixture.complete(4);
@@ -232,17 +231,17 @@ fn known_version_with_other_contents_is_refused() {
 #[test]
 fn unreachable_source_or_store_does_not_refuse_a_version() {
     let mut fixture = Fixture::new("away");
-    fixture.agent.poll();
+    fixture.agent.poll(&Stop::default());
     fixture.agent.publish_status();
     assert!(fixture.status().last_error.unwrap().contains("source: No such file"));
     fixture.complete(1);
     assert_eq!(fixture.status().last_error, None);
     // The source returns unchanged: the error of the poll ends.
     fs::rename(fixture.folder.join("source"), fixture.folder.join("x")).unwrap();
-    fixture.agent.poll();
+    fixture.agent.poll(&Stop::default());
     fs::rename(fixture.folder.join("x"), fixture.folder.join("source")).unwrap();
     assert!(fixture.agent.poll_error.is_some());
-    fixture.agent.poll();
+    fixture.agent.poll(&Stop::default());
     fixture.agent.publish_status();
     assert_eq!(fixture.status().last_error, None);
     // Without a store no version is applied.
@@ -254,7 +253,7 @@ fn unreachable_source_or_store_does_not_refuse_a_version() {
     let status = fixture.status();
     assert!(status.refused.is_empty() && status.last_error.is_some(), "{status:?}");
     fs::rename(&aside, &store_dir).unwrap();
-    fixture.agent.poll();
+    fixture.agent.poll(&Stop::default());
     fixture.step();
     assert_eq!((fixture.applied(), fixture.stored()), (vec![1, 2], Some(2)));
 }

@@ -14,16 +14,15 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use datapath::stats::{Snapshot, WorkerStats};
 use datapath::{self, Adjacencies, Adjacency, Ingress, Ingresses, Locals, Worker, WorkerSetup};
 use fib::{Choice, Family, Hop, Prefix, Publisher, Rib, Updater};
 use port::af_xdp::{Interface, ModeChoice, RingSizes, Socket};
 use port::{Arena, Port, PortStats};
+use threads::{Rights, Stop, Task};
 
 use super::network::{self, EXITS, INGRESS};
 use super::placement::{self, Placement};
@@ -83,7 +82,7 @@ impl Tables {
 }
 
 fn build<A: Family>(routes: &[(Prefix<A>, Hop)]) -> Result<Updater<A>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let rib = Rib::from_sorted(routes.iter().copied());
     Ok(Updater::new(rib, Choice::Auto, threads)?)
 }
@@ -132,8 +131,7 @@ pub(super) struct PortReport {
 #[derive(Debug)]
 pub(super) struct Forwarder {
     stats: Arc<WorkerStats>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Vec<PortReport>>>>,
+    thread: Task<Result<Vec<PortReport>>>,
 }
 
 impl Forwarder {
@@ -145,13 +143,11 @@ impl Forwarder {
     ) -> Result<Self> {
         let (arena, ports) = namespace.run(open)?;
         let stats = Arc::new(WorkerStats::new());
-        let stop = Arc::new(AtomicBool::new(false));
         let mut worker = worker(arena, ports, tables, &stats);
-        let flag = Arc::clone(&stop);
-        let body = move || -> Result<Vec<PortReport>> {
+        let run = move |stop: &Stop| -> Result<Vec<PortReport>> {
             placement::pin(placement.router)?;
             placement::schedule(placement.router_urgency())?;
-            while !flag.load(Ordering::Relaxed) {
+            while !stop.is_set() {
                 worker.poll();
             }
             let mut last = Instant::now();
@@ -163,32 +159,19 @@ impl Forwarder {
             let report = |port: &dyn Port| PortReport { mode: port.mode(), stats: port.stats() };
             Ok(worker.ports().map(report).collect())
         };
-        let thread = thread::Builder::new().name("forward".into()).spawn(body)?;
-        Ok(Self { stats, stop, thread: Some(thread) })
+        let thread = Task::start("forward", Rights::Inherited, run)?;
+        Ok(Self { stats, thread })
     }
 
     /// Returns whether it still forwards; if not, [`Forwarder::stop`] returns the reason.
     pub(super) fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.thread.is_alive()
     }
 
     /// Forwards the frames in the rings, closes the ports and returns the counters.
-    pub(super) fn stop(mut self) -> Result<(Snapshot, Vec<PortReport>)> {
-        let ports = self.end()?;
+    pub(super) fn stop(self) -> Result<(Snapshot, Vec<PortReport>)> {
+        let ports = self.thread.stop().context("the router")??;
         Ok((self.stats.snapshot(), ports))
-    }
-
-    fn end(&mut self) -> Result<Vec<PortReport>> {
-        self.stop.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else { return Ok(Vec::new()) };
-        thread.join().map_err(|_| anyhow!("the router's thread died"))?
-    }
-}
-
-impl Drop for Forwarder {
-    fn drop(&mut self) {
-        // `stop` reports errors.
-        let _ = self.end();
     }
 }
 

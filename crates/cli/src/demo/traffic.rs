@@ -19,12 +19,11 @@
 //! (the router is slower than the generator) as dropped by the interface `source`; `sent` counts all.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use port::af_xdp::bpf::asm::{Reg::*, *};
 use port::af_xdp::bpf::{Kind, LiveRun, Map, Program};
+use threads::{Rights, Stop, Task};
 
 use super::check::{V4_LEN, V6_LEN};
 use super::network::SOURCE;
@@ -132,11 +131,11 @@ impl Generator {
         Ok(self.pace.set(0, &value)?)
     }
 
-    fn run(&self, batch: u32, stop: &AtomicBool) -> Result<()> {
+    fn run(&self, batch: u32, stop: &Stop) -> Result<()> {
         let frame = [0; V6_LEN];
         // Interface 0 is the loopback of the current namespace.
         let run = LiveRun { ifindex: 0, queue: 0, repeat: REPEAT, batch };
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.is_set() {
             match self.program.run_live(&frame, run) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 result => result.context("the kernel does not run live frames (Linux 5.18)")?,
@@ -162,8 +161,7 @@ fn copy(asm: &mut Assembler<'_>, len: usize, short: Label) {
 #[derive(Debug)]
 pub(super) struct Traffic {
     generator: Arc<Generator>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<()>>>,
+    thread: Option<Task<Result<()>>>,
 }
 
 impl Traffic {
@@ -174,24 +172,23 @@ impl Traffic {
         cpu: usize,
         batch: u32,
     ) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
         generator.limit.set(0, &u64::MAX.to_ne_bytes())?;
         generator.offer(None)?;
-        let (ours, flag) = (Arc::clone(generator), Arc::clone(&stop));
+        let ours = Arc::clone(generator);
         // A thread started by a namespace's thread is in that namespace.
         let thread = source.run(move || {
-            let body = move || {
+            let run = move |stop: &Stop| {
                 super::placement::pin(cpu)?;
-                ours.run(batch, &flag)
+                ours.run(batch, stop)
             };
-            Ok(thread::Builder::new().name(format!("generate-{SOURCE}")).spawn(body)?)
+            Ok(Task::start(format!("generate-{SOURCE}"), Rights::Inherited, run)?)
         })?;
-        Ok(Self { generator: Arc::clone(generator), stop, thread: Some(thread) })
+        Ok(Self { generator: Arc::clone(generator), thread: Some(thread) })
     }
 
     /// Returns whether it still sends; if not, [`Traffic::stop`] returns the reason.
     pub(super) fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.thread.as_ref().is_some_and(Task::is_alive)
     }
 
     /// Stops, and returns the number of packets sent since the generator was loaded.
@@ -202,9 +199,8 @@ impl Traffic {
 
     fn end(&mut self) -> Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        self.stop.store(true, Ordering::Relaxed);
         let limited = self.generator.limit.set(0, &0u64.to_ne_bytes());
-        thread.join().map_err(|_| anyhow!("the generator's thread died"))??;
+        thread.stop().context("the generator")??;
         Ok(limited?)
     }
 }

@@ -9,13 +9,14 @@
 //! priority.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result};
 use port::af_xdp::{Interface, Locals, ModeChoice, RingSizes, Socket};
 use port::{Arena, Frame, Port};
+use threads::{Rights, Stop, Task};
 
 use super::attack::{Attack, LONGEST};
 use super::topology::ATTACKER;
@@ -43,9 +44,8 @@ struct Sent {
 #[derive(Debug)]
 pub(super) struct Sender {
     sent: Arc<Sent>,
-    stop: Arc<AtomicBool>,
     begin: Instant,
-    thread: Option<JoinHandle<Result<()>>>,
+    thread: Task<Result<()>>,
 }
 
 /// The rate of an attack, as sent.
@@ -60,38 +60,27 @@ pub(super) struct Offered {
 impl Sender {
     /// Starts to send.
     pub(super) fn start(namespace: &Namespace, attack: &Arc<Attack>, bits: u64) -> Result<Self> {
-        let (sent, stop) = (Arc::new(Sent::default()), Arc::new(AtomicBool::new(false)));
-        let (count, flag, attack) = (Arc::clone(&sent), Arc::clone(&stop), Arc::clone(attack));
+        let sent = Arc::new(Sent::default());
+        let (count, attack) = (Arc::clone(&sent), Arc::clone(attack));
         let thread = namespace.run(move || {
             let sizes = RingSizes::all(RING);
             let mut arena = Arena::new(sizes.frames() + BATCH as u32, 2048)?;
             let interface = Interface::open(ATTACKER, 1, &Locals::default(), ModeChoice::Auto)?;
             let port = Socket::bind(&interface, 0, &mut arena, sizes)?;
-            let body = move || send(arena, port, &attack, bits, &count, &flag);
-            Ok(thread::Builder::new().name("attack".into()).spawn(body)?)
+            let run = move |stop: &Stop| send(arena, port, &attack, bits, &count, stop);
+            Ok(Task::start("attack", Rights::Inherited, run)?)
         })?;
-        Ok(Self { sent, stop, begin: Instant::now(), thread: Some(thread) })
+        Ok(Self { sent, begin: Instant::now(), thread })
     }
 
     /// Ends it and returns its rate.
-    pub(super) fn end(mut self) -> Result<Offered> {
+    pub(super) fn end(self) -> Result<Offered> {
         let seconds = self.begin.elapsed().as_secs_f64();
         let rate = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / seconds;
         let packets_per_second = rate(&self.sent.packets);
         let bits_per_second = rate(&self.sent.bytes) * 8.0;
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().map_err(|_| anyhow!("the attackers' thread died"))??;
-        }
+        self.thread.stop().context("the attackers")??;
         Ok(Offered { packets_per_second, bits_per_second })
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        // `end` reports errors.
-        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -101,14 +90,14 @@ fn send(
     attack: &Attack,
     bits: u64,
     sent: &Sent,
-    stop: &AtomicBool,
+    stop: &Stop,
 ) -> Result<()> {
     let nanoseconds = |bytes: u64| Duration::from_nanos(bytes * 8_000_000_000 / bits.max(1));
     let mut frames: Vec<Frame> = Vec::with_capacity(BATCH);
     let mut number = 0;
     set_realtime_priority(nix::unistd::gettid())?;
     let mut due = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_set() {
         let now = Instant::now();
         if due > now {
             thread::sleep(PAUSE);

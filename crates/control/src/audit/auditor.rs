@@ -33,12 +33,11 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use feed::netlink::{Lookup, LookupResult, Target};
 use fib::Hop;
+use threads::{Rights, Task};
 
 use super::diff::{MAIN, prefix_text};
 use super::{AuditFamily, is_resolvable, is_same_path};
@@ -46,7 +45,6 @@ use crate::handle::ControlHandle;
 use crate::items;
 use crate::kernel_sync::{HEAL, KernelSync};
 use crate::plane::{HopTarget, Plane};
-use crate::rights;
 use crate::target::{TargetView, target_view};
 use crate::view::View;
 use api::{Difference, EventKind, RouteView};
@@ -63,42 +61,20 @@ const MAX_PENDING: usize = 64;
 /// The minimum interval between two logged mismatches.
 const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The auditor's thread. Dropping it ends the thread.
-#[derive(Debug)]
-pub(crate) struct Auditor {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Auditor {
-    /// Starts in the network namespace of the calling thread.
-    ///
-    /// # Errors
-    ///
-    /// The system's error.
-    pub(crate) fn start(control: ControlHandle<KernelSync>, view: Arc<View>) -> io::Result<Self> {
-        let lookup = Lookup::open().map_err(io::Error::other)?;
-        let (stop, stopped) = channel();
-        let audit = AuditLoop { control, view, lookup, pending: Vec::new(), logged: None };
-        let thread = Builder::new().name("auditor".into()).spawn(move || {
-            // Reading routes needs no capability.
-            let _ = rights::keep(&[]);
-            let mut audit = audit;
-            while stopped.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
-                audit.round();
-            }
-        })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Auditor {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+/// Starts the auditor's thread in the network namespace of the calling thread.
+///
+/// # Errors
+///
+/// The system's error.
+pub(crate) fn start(control: ControlHandle<KernelSync>, view: Arc<View>) -> io::Result<Task> {
+    let lookup = Lookup::open().map_err(io::Error::other)?;
+    let mut audit = AuditLoop { control, view, lookup, pending: Vec::new(), logged: None };
+    // Reading routes needs no capability.
+    Task::start("auditor", Rights::None, move |stop| {
+        while !stop.wait(ROUND) {
+            audit.round();
         }
-    }
+    })
 }
 
 /// A destination, and the index of its table in the workers' order.

@@ -19,12 +19,12 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use feed::netlink::Kernel;
 use fib::image::{Image, NotStorable, replace};
 use port::af_xdp::Locals;
+use threads::{Rights, Task};
 
 use super::{Daemon, RouteOrigin, dump, system};
 use crate::handle::ControlHandle;
@@ -143,7 +143,7 @@ pub(super) struct Saves {
     looked: Instant,
     /// The number of commits that the image contains.
     changes: u64,
-    saving: Option<JoinHandle<Result<(Saved, u64), SaveError>>>,
+    saving: Option<Task<Result<(Saved, u64), SaveError>>>,
     alone: Arc<Mutex<()>>,
     last: Option<Result<Saved, SaveError>>,
 }
@@ -158,10 +158,10 @@ impl Default for Saves {
 impl Saves {
     /// Records the result of the current save if it has ended; with `wait`, waits for its end.
     fn take(&mut self, wait: bool) {
-        let Some(saving) = self.saving.take_if(|saving| wait || saving.is_finished()) else {
+        let Some(saving) = self.saving.take_if(|saving| wait || !saving.is_alive()) else {
             return;
         };
-        self.last = Some(match saving.join() {
+        self.last = Some(match saving.finish() {
             Ok(Ok((saved, changes))) => {
                 self.changes = changes;
                 Ok(saved)
@@ -281,8 +281,7 @@ impl Daemon {
             return;
         }
         if let Ok(saver) = self.saver() {
-            let thread = Builder::new().name("image".into()).spawn(|| saver.save());
-            self.saves.saving = thread.ok();
+            self.saves.saving = Task::start("image", Rights::Inherited, |_| saver.save()).ok();
         }
     }
 

@@ -36,9 +36,10 @@ use feed::fpm::Fpm;
 use feed::netlink::{Kernel, KernelOptions};
 use port::Host;
 use port::af_xdp::Interface;
+use threads::Task;
 
 use crate::allowed_hosts::AllowedHosts;
-use crate::audit::auditor::Auditor;
+use crate::audit::auditor;
 use crate::devices::{DeviceStates, Devices};
 use crate::handle::{self, ControlHandle, ControlRequests};
 use crate::http::Http;
@@ -46,7 +47,7 @@ use crate::http_message::RequestHandler;
 use crate::kernel_sync::{KernelSync, RouteSource};
 use crate::links;
 use crate::plane::{Plane, PlanePort, Ports, StaticFollower, WithoutRoutes};
-use crate::progress::Progress;
+use crate::progress::{Progress, Turns};
 use crate::query::QueryHandle;
 use crate::role::{PlainRouter, Role, StaticRouter};
 use crate::server::{Server, ServerHandles};
@@ -57,7 +58,7 @@ use crate::view::{Seen, View};
 use crate::workers::Workers;
 use api::EventKind;
 use config::{self, Config, Metrics};
-use control::{Control, Turns};
+use control::Control;
 use datapath::SuspendedState;
 use datapath::stats::Snapshot;
 use image::Saves;
@@ -76,7 +77,7 @@ pub struct Daemon {
     server: Option<Server>,
     metrics: Option<Http>,
     page: Option<Arc<dyn Page>>,
-    auditor: Option<Auditor>,
+    auditor: Option<Task>,
     workers: Workers,
     control: Option<Control>,
     turns: Turns,
@@ -222,7 +223,7 @@ impl Daemon {
         let devices = Devices::new(interfaces, states, role.is_guard());
         let following = KernelSync::new(plane, kernel, source, devices, wanted);
         let turns = Turns::default();
-        let control = Control::start(following, requests, &turns);
+        let control = control::start(following, requests, &turns);
         let control = control.map_err(system("start the control thread"))?;
         let mut daemon = Self {
             server: None,
@@ -253,7 +254,7 @@ impl Daemon {
         }
         // The kernel has no static routes to compare with.
         if !is_static {
-            let auditor = Auditor::start(daemon.handle.clone(), Arc::clone(&daemon.view));
+            let auditor = auditor::start(daemon.handle.clone(), Arc::clone(&daemon.view));
             daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
         }
         let metrics = daemon.config.daemon.metrics.clone();
@@ -374,7 +375,7 @@ impl Daemon {
 
     /// Returns whether the threads of the workers and the control thread run.
     pub fn alive(&self) -> bool {
-        self.workers.alive() && self.control.as_ref().is_some_and(Control::alive)
+        self.workers.alive() && self.control.as_ref().is_some_and(Control::is_alive)
     }
 
     /// Returns the turns of its threads, by which an observer detects a stall.
@@ -394,7 +395,7 @@ impl Daemon {
         self.auditor = None;
         let well = self.workers.stop();
         let Some(control) = self.control.take() else { return well };
-        let Some((following, _)) = control.stop() else { return false };
+        let Ok((following, _)) = control.stop() else { return false };
         self.save_last(&following);
         well
     }

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use port::af_xdp::Interface;
 
-use super::control::Control;
+use super::control;
 use super::{Daemon, Prepared, by_name, learn, publish, readers, system, table};
 use crate::devices::Devices;
 use crate::kernel_sync::KernelSync;
@@ -275,12 +275,12 @@ impl Daemon {
         drop(held);
 
         let Some(control) = self.control.take() else { return Ok(()) };
-        let Some((mut before, requests)) = control.stop() else { return Ok(()) };
+        let Ok((mut before, requests)) = control.stop() else { return Ok(()) };
         // FRR does not send its routes again.
         if let Some(fpm) = before.fpm_feed() {
             fpm.report_routes(&mut plane);
             if let Err(error) = publish(&mut plane) {
-                self.control = Control::start(before, requests, &self.turns).ok();
+                self.control = control::start(before, requests, &self.turns).ok();
                 return Err(ReloadError::Start(error));
             }
         }
@@ -314,7 +314,7 @@ impl Daemon {
                 }
             }
         };
-        let control = Control::start(following, requests, &self.turns)
+        let control = control::start(following, requests, &self.turns)
             .map_err(system("start the control thread"));
         self.control = Some(control.map_err(ReloadError::Start)?);
         result

@@ -7,7 +7,8 @@
 //!             IPC_LOCK   packet memory beyond RLIMIT_MEMLOCK
 //!   workers, and the thread that applies bundles
 //!             BPF        the steering program's counters and maps, before Linux 5.19
-//!   clients of the control socket, metrics and page, the recorder, the auditor: none
+//!   clients of the control socket, metrics and page, recorders, the auditor, the watchdog, policies,
+//!   the verifier of programs, the sender of decisions: none
 //! ```
 //!
 //! A thread cannot regain a capability that it has dropped, nor can the threads that it starts. The
@@ -19,21 +20,47 @@ use std::io;
 use caps::{CapSet, Capability, CapsHashSet};
 
 /// The capabilities of a router.
-pub const ROUTER: [Capability; 4] = [
+const ROUTER: [Capability; 4] = [
     Capability::CAP_NET_ADMIN,
     Capability::CAP_NET_RAW,
     Capability::CAP_BPF,
     Capability::CAP_IPC_LOCK,
 ];
 /// The capabilities of a worker.
-pub const WORKER: [Capability; 1] = [Capability::CAP_BPF];
+const WORKER: [Capability; 1] = [Capability::CAP_BPF];
+
+/// The capabilities of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Those of the thread that starts it: those of a router, once the process is [restricted](restrict).
+    Inherited,
+    /// The steering program's maps.
+    Worker,
+    /// None.
+    None,
+}
+
+impl Rights {
+    /// Drops all other capabilities of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// The system's error.
+    pub fn keep(self) -> io::Result<()> {
+        match self {
+            Self::Inherited => Ok(()),
+            Self::Worker => keep(&WORKER),
+            Self::None => keep(&[]),
+        }
+    }
+}
 
 /// Drops all capabilities of the calling thread except `rights`.
 ///
 /// # Errors
 ///
 /// The system's error.
-pub fn keep(rights: &[Capability]) -> io::Result<()> {
+fn keep(rights: &[Capability]) -> io::Result<()> {
     let wanted: CapsHashSet = rights.iter().copied().collect();
     let has = caps::read(None, CapSet::Permitted).map_err(io::Error::other)?;
     let retained = has.intersection(&wanted).copied().collect();
@@ -42,7 +69,17 @@ pub fn keep(rights: &[Capability]) -> io::Result<()> {
     caps::set(None, CapSet::Permitted, &retained).map_err(io::Error::other)
 }
 
-/// Drops all capabilities of the process except [`ROUTER`]. Must be called before the process
+/// Returns the names of the capabilities that a start needs and that the calling thread lacks:
+/// those of a router but `CAP_IPC_LOCK`, because RLIMIT_MEMLOCK may suffice.
+pub fn missing() -> Vec<String> {
+    // If the system cannot report them, the start reports what it lacks.
+    let Ok(has) = caps::read(None, CapSet::Effective) else { return Vec::new() };
+    let missing =
+        ROUTER.iter().filter(|right| !has.contains(right) && **right != Capability::CAP_IPC_LOCK);
+    missing.map(ToString::to_string).collect()
+}
+
+/// Drops all capabilities of the process except those of a router. Must be called before the process
 /// starts threads.
 ///
 /// # Errors
@@ -60,18 +97,18 @@ pub fn restrict() -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CapSet, WORKER, keep};
+    use super::{CapSet, Rights, WORKER};
 
     #[test]
     fn dropped_capabilities_are_gone_and_other_threads_keep_theirs() {
         let before = caps::read(None, CapSet::Permitted).unwrap();
         std::thread::spawn(|| {
-            keep(&WORKER).unwrap();
+            Rights::Worker.keep().unwrap();
             for set in [CapSet::Effective, CapSet::Permitted] {
                 let has = caps::read(None, set).unwrap();
                 assert!(has.iter().all(|right| WORKER.contains(right)), "{has:?}");
             }
-            keep(&[]).unwrap();
+            Rights::None.keep().unwrap();
             assert!(caps::read(None, CapSet::Permitted).unwrap().is_empty());
         })
         .join()
