@@ -36,7 +36,9 @@
 #   grantor_config INTERFACES ADDRESS GATE ID KEY
 #                                             a grantor with policy.lua that signs by this key
 
-set -euo pipefail
+set -Eeuo pipefail
+# `set -e` ends a script without a message; this names the command.
+trap 'echo "FAIL: status $? of \`$BASH_COMMAND\` at ${BASH_SOURCE[0]##*/}:$LINENO" >&2' ERR
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 program=${FINGERPOST:-$here/target/release/fingerpost}
@@ -55,7 +57,7 @@ fail() {
 
 leave() {
     local status=$?
-    trap - EXIT INT TERM HUP
+    trap - EXIT INT TERM HUP ERR
     set +e
     for name in "${namespaces[@]}"; do
         local pids

@@ -9,6 +9,10 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+/// A build of everything from nothing is faster without the data for incremental builds, and so are
+/// its tests, which are optimized in fewer units.
+pub(crate) const NOT_INCREMENTAL: (&str, &str) = ("CARGO_INCREMENTAL", "0");
+
 /// The destination of output: the terminal, or a buffer that is printed later.
 pub(crate) struct Log(Option<Vec<u8>>);
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::command::CommandLine;
+use crate::command::{CommandLine, NOT_INCREMENTAL};
 use crate::programs::{KERNEL_ENGINES, Programs, Target};
 use crate::step::Step;
 use crate::{changes, cycles, house, language, metadata, needs, sanitizers, smoke as scripts};
@@ -58,13 +58,13 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
         CommandLine::cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
     ));
     let programs = Programs::new(&[], true)?;
-    steps.push(programs.build());
+    steps.push(programs.build(&[NOT_INCREMENTAL]));
     steps.extend(programs.steps(|target| !target.needs_root).into_iter().map(Step::concurrent));
     steps.extend(simd_levels(&programs).into_iter().map(Step::concurrent));
     steps.push(programs.doc_tests());
-    steps.extend(sanitizers::loom()?);
-    steps.extend(sanitizers::thread()?);
-    steps.extend(sanitizers::address()?);
+    // Each builds in its own folder.
+    let instrumented = [sanitizers::address()?, sanitizers::loom()?, sanitizers::thread()?];
+    steps.extend(instrumented.into_iter().flatten().map(Step::concurrent));
     if with_root {
         steps.extend(root_tests(&programs));
         steps.extend(smoke_scripts(&[])?);
@@ -89,7 +89,7 @@ pub(crate) fn quick(packages: &[String]) -> Result<Vec<Step>> {
         println!("no package has changed since the last commit of the main branch");
     } else {
         let programs = Programs::new(&packages, false)?;
-        steps.push(programs.build());
+        steps.push(programs.build(&[]));
         steps.extend(
             programs.steps(|target| target.kind != "test").into_iter().map(Step::concurrent),
         );

@@ -116,9 +116,12 @@ impl Programs {
         self.targets.iter()
     }
 
-    /// Returns the step that builds all programs.
-    pub(crate) fn build(&self) -> Step {
+    /// Returns the step that builds all programs, in an environment with `env`.
+    pub(crate) fn build(&self, env: &[(&'static str, &str)]) -> Step {
         let mut command = CommandLine::cargo(&["test", "--no-run"]);
+        for (name, value) in env {
+            command = command.env(name, *value);
+        }
         let packages: Vec<&str> = self.targets.iter().map(|target| &*target.package).collect();
         for package in dedup(packages) {
             command = command.args(&["--package", package]);

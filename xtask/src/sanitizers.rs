@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 
-use crate::command::CommandLine;
+use crate::command::{CommandLine, NOT_INCREMENTAL};
 use crate::metadata::{host, root, target};
 use crate::programs::KERNEL_ENGINES;
 use crate::step::Step;
@@ -29,6 +29,7 @@ pub(crate) fn thread() -> Result<Vec<Step>> {
     let command =
         CommandLine::cargo(&["test", "--package", "fingerpost-fib", "--target", &host()?])
             .args(&["--test", "publish", "--no-fail-fast"])
+            .env(NOT_INCREMENTAL.0, NOT_INCREMENTAL.1)
             .env("RUSTC_BOOTSTRAP", "1")
             .env("RUSTFLAGS", "--cfg tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer")
             .env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()))
@@ -49,6 +50,7 @@ pub(crate) fn address() -> Result<Vec<Step>> {
         command = command.args(&["--test", test]);
     }
     let command = command
+        .env(NOT_INCREMENTAL.0, NOT_INCREMENTAL.1)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", "-Zsanitizer=address")
         .env("FINGERPOST_ENGINES", KERNEL_ENGINES)

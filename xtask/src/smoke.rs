@@ -1,16 +1,18 @@
 //! Runs the scripts under `smoke/`: one behavior each, in namespaces of its own.
 //!
-//! A script gets the programs to test (`FINGERPOST`, `FINGERPOST_BENCH`) and the prefix of the names that it may create
-//! (`SMOKE_PREFIX`), its own for each script, since several run at the same time. A script with a line
-//! `# runs alone: REASON` runs beside no other. It fails by its exit status. Afterwards no namespace
-//! with that prefix may be left; one that is left is removed and counts as a failure of the test.
+//! A script gets the programs to test (`FINGERPOST`, `FINGERPOST_BENCH`) and the prefix of the names
+//! that it may create (`SMOKE_PREFIX`), its own for each script, since several run at the same time. A
+//! script with a line `# runs alone: REASON` runs beside no other. It fails by its exit status; the
+//! results have the cause and its last lines. Afterwards no namespace with that prefix may be left;
+//! one that is left is removed and counts as a failure of the test.
 //!
 //! Two guards stand around a script: `timeout`, which ends its whole process group, and
 //! `setpriv --pdeathsig`, which ends it if we are killed ourselves.
 
-use std::fs;
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fmt, fs};
 
 use anyhow::{Context, Result, bail};
 
@@ -25,6 +27,13 @@ const SUFFIX: &str = "_test.sh";
 
 /// The line of a script that runs beside no other.
 const ALONE: &str = "# runs alone: ";
+
+/// The beginnings of lines that name the cause of a failure: `fail` and the trap of
+/// `lib/namespaces.sh`, and Python.
+const CAUSES: [&str; 3] = ["FAIL: ", "AssertionError", "Traceback"];
+
+/// The number of a failed script's last lines in the results.
+const LAST_LINES: usize = 20;
 
 /// A smoke test.
 pub(crate) struct Script {
@@ -81,21 +90,48 @@ impl Script {
             .env("FINGERPOST_BENCH", format!("{}-bench", program.display()))
             .env("SMOKE_PREFIX", prefix.clone());
         Step::check(&format!("smoke {}", self.name), move |log| {
-            let mut last = String::new();
-            let passed = command.stream(log, |line| {
-                if !line.is_empty() {
-                    last = line.to_owned();
-                }
-            })?;
+            let mut excerpt = Excerpt::default();
+            let passed = command.stream(log, |line| excerpt.add(line))?;
             let left = remove_namespaces(&prefix);
             if !passed {
-                return Err(format!("failed; its last line: {last}"));
+                return Err(format!("failed; {excerpt}"));
             }
             if !left.is_empty() {
                 return Err(format!("left namespaces behind: {}", left.join(" ")));
             }
             Ok(())
         })
+    }
+}
+
+/// The lines of a failed script's output that name the cause: the first that says so, and the last
+/// ones, since the logs of the script's processes follow its own message.
+#[derive(Default)]
+struct Excerpt {
+    cause: Option<String>,
+    last: VecDeque<String>,
+}
+
+impl Excerpt {
+    fn add(&mut self, line: &str) {
+        if line.is_empty() {
+            return;
+        }
+        if self.cause.is_none() && CAUSES.iter().any(|cause| line.starts_with(cause)) {
+            self.cause = Some(line.to_owned());
+        }
+        if self.last.len() == LAST_LINES {
+            self.last.pop_front();
+        }
+        self.last.push_back(line.to_owned());
+    }
+}
+
+impl fmt::Display for Excerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = self.cause.as_deref().unwrap_or("no cause named");
+        write!(f, "{cause}; its last lines:")?;
+        self.last.iter().try_for_each(|line| write!(f, "\n    {line}"))
     }
 }
 
@@ -119,6 +155,19 @@ fn remove_namespaces(prefix: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn excerpt_has_the_cause_and_the_last_lines() {
+        let mut excerpt = Excerpt::default();
+        excerpt.add("one");
+        excerpt.add("FAIL: two");
+        (0..LAST_LINES).for_each(|i| excerpt.add(&format!("log {i}")));
+        excerpt.add("FAIL: three");
+        let text = excerpt.to_string();
+        assert!(text.starts_with("FAIL: two; its last lines:\n    log 1\n"), "{text}");
+        assert!(text.ends_with("\n    FAIL: three"), "{text}");
+        assert_eq!(text.lines().count(), LAST_LINES + 1);
+    }
 
     #[test]
     fn scripts_have_prefixes_of_their_own_that_fit_interface_names() {
