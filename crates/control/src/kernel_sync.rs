@@ -52,6 +52,7 @@ use super::links;
 use super::monitor::{RecordingFollower, Subscribers, TurnChanges};
 use super::plane::{HopTarget, Plane, PlaneTable, StaticFollower, TableView, WithoutRoutes};
 use super::report::{FEEDS, FeedCounts, Reporter};
+use super::route_source::{KernelScope, RouteSource};
 use api::{Audit, Event, EventKind};
 use datapath::{MARKS, WantReceiver};
 
@@ -75,45 +76,6 @@ const LOG_INTERVAL: Duration = Duration::from_secs(5);
 const WAIT: u16 = 5;
 /// The same where a commit waits for a worker to pass.
 const SHORT_WAIT: u16 = 1;
-
-/// The source of a plane's routes.
-#[derive(Debug)]
-pub enum RouteSource {
-    /// The kernel.
-    Kernel,
-    /// FRR, by FPM.
-    Fpm(Box<Fpm>),
-    /// The configuration.
-    Static,
-}
-
-/// The part of the kernel's state that the plane follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KernelScope {
-    /// Everything.
-    All,
-    /// Everything but routes.
-    WithoutRoutes,
-    /// Links and own addresses.
-    Links,
-}
-
-impl RouteSource {
-    fn scope(&self) -> KernelScope {
-        match self {
-            Self::Kernel => KernelScope::All,
-            Self::Fpm(_) => KernelScope::WithoutRoutes,
-            Self::Static => KernelScope::Links,
-        }
-    }
-
-    fn fpm(&self) -> Option<&Fpm> {
-        match self {
-            Self::Fpm(fpm) => Some(fpm),
-            Self::Kernel | Self::Static => None,
-        }
-    }
-}
 
 /// The state of the control thread, on which requests run.
 #[derive(Debug)]

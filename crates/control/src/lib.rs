@@ -58,6 +58,7 @@ pub mod protocols;
 pub mod query;
 pub mod report;
 pub mod role;
+mod route_source;
 pub mod routes;
 mod server;
 mod slots;

@@ -24,8 +24,8 @@ use std::time::SystemTime;
 use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::{Family, Prefix};
 
-use super::kernel_sync::KernelScope;
 use super::plane::{HopTarget, Plane, PlaneTable, StaticFollower, TableView, WithoutRoutes};
+use super::route_source::KernelScope;
 use super::target::target_view;
 use api::{self, Event, EventKind};
 

@@ -44,12 +44,13 @@ use crate::devices::{DeviceStates, Devices};
 use crate::handle::{self, ControlHandle, ControlRequests};
 use crate::http::Http;
 use crate::http_message::RequestHandler;
-use crate::kernel_sync::{KernelSync, RouteSource};
+use crate::kernel_sync::KernelSync;
 use crate::links;
 use crate::plane::{Plane, PlanePort, Ports, StaticFollower, WithoutRoutes};
 use crate::progress::{Progress, Turns};
 use crate::query::QueryHandle;
 use crate::role::{PlainRouter, Role, StaticRouter};
+use crate::route_source::RouteSource;
 use crate::server::{Server, ServerHandles};
 use crate::start::{
     HookFactory, PortInfo, Readers, StartError, Started, Unserved, by_name, open, present, start,
