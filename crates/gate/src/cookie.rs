@@ -39,8 +39,10 @@
 //! O(1): about forty rounds of SipHash for a cookie, eighty for a check.
 
 use core::fmt;
+use core::hash::Hasher;
 
 use fib::Reader;
+use siphasher::sip::SipHasher24;
 
 use crate::flow::Flow;
 use crate::limit::bucket::{Bucket, MAX_BURST};
@@ -231,39 +233,11 @@ fn cookie(key: [u64; 2], flow: &Flow, ports: u32) -> u64 {
     }
 }
 
-/// SipHash-2-4 of these words, each as eight bytes, the least significant first.
+/// Returns SipHash-2-4 of these words, each as eight bytes, the least significant first.
 fn siphash([k0, k1]: [u64; 2], words: &[u64]) -> u64 {
-    let mut v = [
-        k0 ^ 0x736f_6d65_7073_6575,
-        k1 ^ 0x646f_7261_6e64_6f6d,
-        k0 ^ 0x6c79_6765_6e65_7261,
-        k1 ^ 0x7465_6462_7974_6573,
-    ];
-    let length = (words.len() as u64 * 8) << 56;
-    for word in words.iter().copied().chain([length]) {
-        v[3] ^= word;
-        v = round(round(v));
-        v[0] ^= word;
-    }
-    v[2] ^= 0xff;
-    v = round(round(round(round(v))));
-    v[0] ^ v[1] ^ v[2] ^ v[3]
-}
-
-/// A round of SipHash (2.3).
-#[inline(always)]
-fn round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
-    a = a.wrapping_add(b);
-    c = c.wrapping_add(d);
-    b = b.rotate_left(13) ^ a;
-    d = d.rotate_left(16) ^ c;
-    a = a.rotate_left(32);
-    c = c.wrapping_add(b);
-    a = a.wrapping_add(d);
-    b = b.rotate_left(17) ^ c;
-    d = d.rotate_left(21) ^ a;
-    c = c.rotate_left(32);
-    [a, b, c, d]
+    let mut hasher = SipHasher24::new_with_keys(k0, k1);
+    words.iter().for_each(|word| hasher.write(&word.to_le_bytes()));
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -322,6 +296,7 @@ mod tests {
         let key = SECRET.0;
         assert_eq!(siphash(key, &[]), 0x726f_db47_dd0e_0e31);
         assert_eq!(siphash(key, &[key[0]]), 0x93f5_f579_9a93_2462);
+        assert_eq!(siphash(key, &[key[0], key[1]]), 0x3f2a_cc7f_57c2_9bdb);
         let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..20_000 {
             let words: Vec<u64> = (0..rng.usize(..9)).map(|_| rng.u64(..)).collect();
