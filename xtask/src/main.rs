@@ -32,6 +32,7 @@ mod cycles;
 mod fuzz;
 mod house;
 mod language;
+mod licenses;
 mod matrix;
 mod metadata;
 mod needs;

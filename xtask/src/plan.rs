@@ -11,7 +11,9 @@ use anyhow::{Context, Result};
 use crate::command::{CommandLine, NOT_INCREMENTAL};
 use crate::programs::{KERNEL_ENGINES, Programs, Target};
 use crate::step::Step;
-use crate::{changes, cycles, house, language, metadata, needs, sanitizers, smoke as scripts};
+use crate::{
+    changes, cycles, house, language, licenses, metadata, needs, sanitizers, smoke as scripts,
+};
 
 /// Whether `test` runs the tests that need root.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,7 @@ pub(crate) fn check() -> Result<Vec<Step>> {
         }),
         Step::check("no cycles", move |_| cycles::check(&metadata)),
         Step::check("language", |_| language::check()),
+        Step::check("licenses", |_| licenses::check()),
         Step::command(
             "lints",
             CommandLine::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
