@@ -121,7 +121,7 @@ send("10.1.0.9", "10.64.1.43", 7, "others", "dropped")
 send("10.1.0.9", "203.0.113.1", 2, "none", "dropped")
 gate = compare()
 named = [entry["policy"] for entry in gate["policies"]]
-check("256 rules have counters of their own, the first of the file first", len(named) == 259 and named[:2] == ["192.0.2.0/24", "2001:db8::/32"] and named[-3:] == ["others", "gone", "none"], named)
+check("256 rules have counters of their own, the first of the file first", len(named) == 259 and named[:2] == ["192.0.2.0/24", "2001:db8::/32"] and named[-3:] == ["others", "removed", "none"], named)
 text = subprocess.run([program, "show", "gate", "--socket", f"{work}/sock"], check=True, capture_output=True, text=True).stdout
 many = size["192.0.2.0/24", "request"] + size["192.0.2.0/24", "granted"]
 check("`show gate` says it in a line", f"\npolicy 192.0.2.0/24 (grantors site) granted 2 request 5 bytes {many}\n" in text, text)
@@ -140,7 +140,7 @@ other = other.replace("[[policy]]", '[[policy]]\nprefix = "100.64.0.0/10"\nactio
 other = other.replace('"192.0.2.0/24"', '"192.0.2.0/24"\nlimit = "100mbit"')
 reloaded(other, here["generation"] + 1)
 for what in packets, size:
-    what["gone", "request"] += what.pop(("198.51.100.0/24", "request"))
+    what["removed", "request"] += what.pop(("198.51.100.0/24", "request"))
 send("10.1.0.9", "192.0.2.1", 1, "192.0.2.0/24", "request")
 send("10.1.0.9", "198.51.100.1", 2, "none", "dropped")
 send("10.1.0.9", "100.64.0.1", 3, "100.64.0.0/10", "dropped")
@@ -157,6 +157,6 @@ check("a reload that is refused changes nothing", control.gate()["reloads_refuse
 
 reloaded(whole, here["generation"] + 1)
 for what in packets, size:
-    what["gone", "dropped"] += what.pop(("100.64.0.0/10", "dropped"))
+    what["removed", "dropped"] += what.pop(("100.64.0.0/10", "dropped"))
 send("10.1.0.9", "198.51.100.1", 4, "198.51.100.0/24", "request")
 compare()

@@ -12,7 +12,7 @@
 //!
 //! **Reuse of a line.** A reused line has the counts of its former rule. Only the worker could clear
 //! them, so that they stay: the value at the change of owner is the new rule's zero and is added to
-//! `gone`, which keeps the sum over all rules equal to the packets received. There are twice as many
+//! `removed`, which keeps the sum over all rules equal to the packets received. There are twice as many
 //! lines as rules with a line, and the line that has been free for longest is reused first. The policy
 //! directly after the former owner's policy never reuses its line, because a worker might still count
 //! on it.
@@ -47,7 +47,7 @@ struct Slot {
 pub(super) struct RuleIds {
     slots: Vec<Slot>,
     /// The counts of removed rules whose lines were reused.
-    gone: OutcomeCounts,
+    removed: OutcomeCounts,
     reloads: u64,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum RuleGroup<'r> {
     /// The rules without a line.
     Others,
     /// Rules of an earlier policy.
-    Gone,
+    Removed,
     /// No rule.
     None,
 }
@@ -69,7 +69,7 @@ impl fmt::Display for RuleGroup<'_> {
         match self {
             Self::Rule(rule) => rule.prefix.fmt(f),
             Self::Others => f.write_str("others"),
-            Self::Gone => f.write_str("gone"),
+            Self::Removed => f.write_str("removed"),
             Self::None => f.write_str("none"),
         }
     }
@@ -86,7 +86,7 @@ impl RuleIds {
         };
         Self {
             slots: (0..MAX_RULE_IDS).map_while(slot).collect(),
-            gone: OutcomeCounts::default(),
+            removed: OutcomeCounts::default(),
             reloads: 0,
         }
     }
@@ -117,7 +117,7 @@ impl RuleIds {
             left -= 1;
             let slot = &mut next.slots[at];
             let now = sum(ledgers, slot.line);
-            next.gone = plus(next.gone, minus(now, slot.zero));
+            next.removed = plus(next.removed, minus(now, slot.zero));
             (slot.owner, slot.zero) = (Some(*prefix), now);
             slot.line
         };
@@ -141,7 +141,7 @@ impl RuleIds {
         let mut all: Vec<_> = rules.rules.iter().filter_map(of_rule).collect();
         let free = self.slots.iter().filter(|slot| slot.owner.is_none());
         all.push((RuleGroup::Others, sum(ledgers, RuleId::OTHERS)));
-        all.push((RuleGroup::Gone, free.map(counts).fold(self.gone, plus)));
+        all.push((RuleGroup::Removed, free.map(counts).fold(self.removed, plus)));
         all.push((RuleGroup::None, sum(ledgers, RuleId::NONE)));
         all
     }
@@ -156,14 +156,13 @@ fn combine(
     right: OutcomeCounts,
     operation: impl Fn(u64, u64) -> u64,
 ) -> OutcomeCounts {
-    let count = |at: usize| {
-        let (left, right): (Count, Count) = (left[at], right[at]);
+    OutcomeCounts::from_fn(|outcome| {
+        let (left, right) = (left[outcome], right[outcome]);
         Count {
             packets: operation(left.packets, right.packets),
             bytes: operation(left.bytes, right.bytes),
         }
-    };
-    std::array::from_fn(count)
+    })
 }
 
 fn plus(left: OutcomeCounts, right: OutcomeCounts) -> OutcomeCounts {
@@ -252,9 +251,9 @@ mod tests {
         /// Returns the nonzero packet counts by name; checks that they add up.
         fn packets(&self) -> Vec<(String, u64)> {
             let counts = self.counters.counts(&self.rules, &self.each());
-            let each = counts.iter().map(|(group, fates)| {
-                let all = fates.iter().map(|count| count.packets).sum::<u64>();
-                assert_eq!(fates.iter().map(|count| count.bytes).sum::<u64>(), all * 100);
+            let each = counts.iter().map(|(group, outcomes)| {
+                let all = outcomes.iter().map(|(_, count)| count.packets).sum::<u64>();
+                assert_eq!(outcomes.iter().map(|(_, count)| count.bytes).sum::<u64>(), all * 100);
                 (group.to_string(), all)
             });
             let each: Vec<_> = each.collect();
@@ -272,12 +271,12 @@ mod tests {
         let mut rig = Rig::new(rules(0..3));
         (0..4).for_each(|number| rig.send(number, 3 + u64::from(number)));
         let counts = rig.counters.counts(&rig.rules, &rig.each());
-        let of = |at: usize, fate: RuleOutcome| counts[at].1[fate as usize].packets;
+        let of = |at: usize, outcome: RuleOutcome| counts[at].1[outcome].packets;
         assert_eq!(of(0, RuleOutcome::Request), 3);
         assert_eq!(of(1, RuleOutcome::Passed), 4);
         assert_eq!(of(2, RuleOutcome::Dropped), 5);
         let last = counts.last().unwrap();
-        assert_eq!((last.0, last.1[RuleOutcome::Dropped as usize].packets), (RuleGroup::None, 6));
+        assert_eq!((last.0, last.1[RuleOutcome::Dropped].packets), (RuleGroup::None, 6));
         let all = [("10.0.0.0/24", 3), ("10.0.1.0/24", 4), ("10.0.2.0/24", 5), ("none", 6)];
         assert_eq!(rig.packets(), named(&all));
     }
@@ -293,7 +292,7 @@ mod tests {
             ("10.0.4.0/24", 1),
             ("10.0.3.0/24", 11),
             ("10.0.1.0/24", 11),
-            ("gone", 10),
+            ("removed", 10),
             ("none", 1),
         ];
         assert_eq!(rig.packets(), named(&all));
@@ -304,7 +303,7 @@ mod tests {
             ("10.0.2.0/24", 5),
             ("10.0.3.0/24", 11),
             ("10.0.4.0/24", 1),
-            ("gone", 10),
+            ("removed", 10),
             ("none", 1),
         ];
         assert_eq!(rig.packets(), named(&all));
@@ -323,7 +322,7 @@ mod tests {
             let packets = rig.packets();
             let by_rule = packets.iter().filter(|(name, _)| name.contains('/'));
             assert!(by_rule.clone().all(|(_, count)| *count == 2) && by_rule.count() > 10);
-            let removed = packets.iter().find(|(name, _)| name == "gone");
+            let removed = packets.iter().find(|(name, _)| name == "removed");
             assert_eq!(removed.map_or(0, |(_, count)| *count), gone);
             gone += mine(0).step_by(17).count() as u64 * 2;
             rig.reload(rules(mine(1)));

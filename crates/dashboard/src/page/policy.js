@@ -12,7 +12,7 @@ const RULES = 32;
 let looks = [];
 const REST = {
   others: "rules beyond those that are counted one by one",
-  gone: "rules that are no longer there",
+  removed: "removed rules",
   none: "no route, blocked sources, and what the kernel dropped",
 };
 

@@ -17,7 +17,7 @@
 //!
 //! This is kept for the comparison of the gate's benchmark: the gate uses groups.
 
-use fib::engine::overlap::MOST;
+use fib::engine::overlap::MAX_IN_FLIGHT;
 
 use super::families::look_up;
 use super::prove::Resets;
@@ -34,7 +34,7 @@ enum At {
 
 impl<I: Index> Gate<I> {
     /// Returns a verdict for each packet, at `now`, with `in_flight` packets at a time, 1 to
-    /// [`MOST`].
+    /// [`MAX_IN_FLIGHT`].
     ///
     /// # Panics
     ///
@@ -47,20 +47,20 @@ impl<I: Index> Gate<I> {
         verdicts: &mut [Verdict],
     ) {
         assert_eq!(packets.len(), verdicts.len(), "a verdict for each packet");
-        let in_flight = in_flight.clamp(1, MOST);
-        let mut under_way = [At::Index; MOST];
-        let mut candidates = [None; MOST];
+        let in_flight = in_flight.clamp(1, MAX_IN_FLIGHT);
+        let mut under_way = [At::Index; MAX_IN_FLIGHT];
+        let mut candidates = [None; MAX_IN_FLIGHT];
         // Packet n is in slot n of the ring, modulo its length; `begun` are in flight or done.
         let (mut begun, mut done) = (0, 0);
         while done < packets.len() {
             while begun < packets.len() && begun - done < in_flight {
                 self.table.fetch(packets[begun].hash);
-                under_way[begun % MOST] = At::Index;
+                under_way[begun % MAX_IN_FLIGHT] = At::Index;
                 begun += 1;
             }
             let sweep = done..begun;
             for at in sweep {
-                let (packet, place) = (&packets[at], at % MOST);
+                let (packet, place) = (&packets[at], at % MAX_IN_FLIGHT);
                 under_way[place] = match under_way[place] {
                     At::Index => {
                         candidates[place] = self.table.candidate(packet.hash);

@@ -20,6 +20,7 @@
 //! One worker writes, any thread reads: relaxed loads and stores, which compile to plain additions.
 //! The caller that numbers the rules knows the prefixes of each.
 
+use std::ops::{Index, IndexMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::policy::RuleId;
@@ -68,8 +69,35 @@ impl RuleOutcome {
     }
 }
 
-/// Packets and bytes by [`RuleOutcome`], in its order.
-pub type OutcomeCounts = [Count; RuleOutcome::ALL.len()];
+/// Packets and bytes by [`RuleOutcome`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutcomeCounts([Count; RuleOutcome::ALL.len()]);
+
+impl OutcomeCounts {
+    /// Makes the counts that `f` returns for each outcome.
+    pub fn from_fn(f: impl FnMut(RuleOutcome) -> Count) -> Self {
+        Self(RuleOutcome::ALL.map(f))
+    }
+
+    /// Iterates over all outcomes and their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (RuleOutcome, Count)> {
+        RuleOutcome::ALL.into_iter().zip(self.0)
+    }
+}
+
+impl Index<RuleOutcome> for OutcomeCounts {
+    type Output = Count;
+
+    fn index(&self, outcome: RuleOutcome) -> &Count {
+        &self.0[outcome as usize]
+    }
+}
+
+impl IndexMut<RuleOutcome> for OutcomeCounts {
+    fn index_mut(&mut self, outcome: RuleOutcome) -> &mut Count {
+        &mut self.0[outcome as usize]
+    }
+}
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -104,7 +132,7 @@ impl RuleCounters {
             return OutcomeCounts::default();
         };
         let word = |at: usize| words[at].load(Ordering::Relaxed);
-        RuleOutcome::ALL.map(|outcome| {
+        OutcomeCounts::from_fn(|outcome| {
             let (packets, bytes) =
                 (word(outcome as usize), word(RuleOutcome::ALL.len() + outcome as usize));
             Count { packets, bytes }
@@ -135,14 +163,13 @@ mod tests {
         }
         ledger.enter(RuleId::NONE, RuleOutcome::Dropped, 60);
         let count = |packets: u64| Count { packets, bytes: packets * 100 };
-        assert_eq!(ledger.read(last), [1, 2, 3, 4].map(count));
+        assert_eq!(ledger.read(last), OutcomeCounts([1, 2, 3, 4].map(count)));
         let used: Vec<_> =
             ledger.lines().filter(|(_, counts)| *counts != OutcomeCounts::default()).collect();
         assert_eq!(used.len(), 2);
-        assert_eq!(
-            used[0],
-            (RuleId::NONE, [count(0), count(0), count(0), Count { packets: 1, bytes: 60 }])
-        );
+        let mut expect = OutcomeCounts::default();
+        expect[RuleOutcome::Dropped] = Count { packets: 1, bytes: 60 };
+        assert_eq!(used[0], (RuleId::NONE, expect));
         assert_eq!(used[1].0, last);
     }
 }

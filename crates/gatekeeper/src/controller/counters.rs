@@ -3,7 +3,8 @@
 //! The packets that the XDP program dropped are added as if a worker had dropped them. Their rule is
 //! unknown, so that they count for no rule.
 
-use gate::gate::{OutcomeCounts, RuleCounters, RuleOutcome};
+use datapath::Verdict;
+use gate::gate::{Count, OutcomeCounts, RuleCounters, RuleOutcome};
 
 use super::{ActiveRules, GateController, lock};
 use crate::counter_snapshot::CounterGroup;
@@ -12,28 +13,31 @@ use api::RuleTraffic;
 
 /// The packets and bytes that the XDP program has dropped, by reason.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct XdpDrops {
-    declined: (u64, u64),
-    blocked: (u64, u64),
-    forged: (u64, u64),
-}
+pub(super) struct XdpDrops([(Verdict, Count); 3]);
 
 impl XdpDrops {
     /// Returns the total.
-    fn total(&self) -> (u64, u64) {
-        let Self { declined, blocked, forged } = self;
-        (declined.0 + blocked.0 + forged.0, declined.1 + blocked.1 + forged.1)
+    fn total(&self) -> Count {
+        let sum = |value: fn(&Count) -> u64| self.0.iter().map(|(_, count)| value(count)).sum();
+        Count { packets: sum(|count| count.packets), bytes: sum(|count| count.bytes) }
+    }
+
+    /// Returns the drops for the reason of this name; none for another name.
+    fn by_name(&self, name: &str) -> Count {
+        let named = self.0.iter().find(|(reason, _)| reason.name() == name);
+        named.map_or_else(Count::default, |(_, count)| *count)
     }
 }
 
 impl GateController {
     /// Reads the drops of the XDP program.
     pub(super) fn xdp_drops(&self) -> XdpDrops {
-        XdpDrops {
-            declined: self.decisions.dropped_by_xdp(),
-            blocked: self.blocked.dropped(),
-            forged: self.inside.dropped(),
-        }
+        let count = |(packets, bytes): (u64, u64)| Count { packets, bytes };
+        XdpDrops([
+            (Verdict::Declined, count(self.decisions.dropped_by_xdp())),
+            (Verdict::Blocked, count(self.blocked.dropped())),
+            (Verdict::Forged, count(self.inside.dropped())),
+        ])
     }
 
     /// Returns the sums of the workers' counters, in the order of the list.
@@ -53,20 +57,15 @@ impl GateController {
                 }
             }
         }
-        let XdpDrops { declined, blocked, forged } = *xdp;
-        let (packets, bytes) = xdp.total();
+        let total = xdp.total();
         let (flows, declined_errors) = self.decisions.declined_counts();
         let (written, blocked_errors) = self.blocked.counts();
         for (group, name, value) in &mut all {
             match (group, *name) {
-                (CounterGroup::Packets, "received" | "xdp_dropped") => *value += packets,
-                (CounterGroup::Packets, "declined") => *value += declined.0,
-                (CounterGroup::Packets, "blocked") => *value += blocked.0,
-                (CounterGroup::Packets, "forged") => *value += forged.0,
-                (CounterGroup::Bytes, "received") => *value += bytes,
-                (CounterGroup::Bytes, "declined") => *value += declined.1,
-                (CounterGroup::Bytes, "blocked") => *value += blocked.1,
-                (CounterGroup::Bytes, "forged") => *value += forged.1,
+                (CounterGroup::Packets, "received" | "xdp_dropped") => *value += total.packets,
+                (CounterGroup::Packets, name) => *value += xdp.by_name(name).packets,
+                (CounterGroup::Bytes, "received") => *value += total.bytes,
+                (CounterGroup::Bytes, name) => *value += xdp.by_name(name).bytes,
                 (CounterGroup::Table, "xdp_flows") => *value = flows,
                 (CounterGroup::Table, "xdp_prefixes") => *value = written.installed as u64,
                 (CounterGroup::Table, "xdp_prefixes_overflow") => *value = written.omitted as u64,
@@ -91,24 +90,24 @@ impl GateController {
 
     pub(super) fn rule_traffic_of(&self, active: &ActiveRules, xdp: &XdpDrops) -> Vec<RuleTraffic> {
         let rules = &active.rules;
-        let traffic = |(group, mut fates): (RuleGroup<'_>, OutcomeCounts)| {
+        let traffic = |(group, mut outcomes): (RuleGroup<'_>, OutcomeCounts)| {
             if group == RuleGroup::None {
-                let dropped = &mut fates[RuleOutcome::Dropped as usize];
-                let (packets, bytes) = xdp.total();
-                dropped.packets += packets;
-                dropped.bytes += bytes;
+                let dropped = &mut outcomes[RuleOutcome::Dropped];
+                let xdp = xdp.total();
+                dropped.packets += xdp.packets;
+                dropped.bytes += xdp.bytes;
             }
             let rule = if let RuleGroup::Rule(rule) = group { Some(rule) } else { None };
-            let each = RuleOutcome::ALL.into_iter().map(RuleOutcome::name).zip(fates);
+            let by_outcome = |value: fn(Count) -> u64| {
+                let each = outcomes.iter();
+                each.map(|(outcome, count)| (outcome.name().to_owned(), value(count))).collect()
+            };
             RuleTraffic {
                 policy: group.to_string(),
                 line: rule.map(|rule| rule.line),
                 action: rule.map(|rule| rules.action_name(rule.action)),
-                packets: each
-                    .clone()
-                    .map(|(name, count)| (name.to_owned(), count.packets))
-                    .collect(),
-                bytes: each.map(|(name, count)| (name.to_owned(), count.bytes)).collect(),
+                packets: by_outcome(|count| count.packets),
+                bytes: by_outcome(|count| count.bytes),
             }
         };
         active.counters.counts(rules, &self.ledgers()).into_iter().map(traffic).collect()

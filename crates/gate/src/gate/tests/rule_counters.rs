@@ -83,21 +83,19 @@ fn line_by_scan(lines: &[(&str, RuleId)], flow: &Flow) -> RuleId {
 pub(super) fn check_balance(gate: &Gate) {
     let mut sums = OutcomeCounts::default();
     for (_, outcomes) in gate.ledger().lines() {
-        for (sum, count) in sums.iter_mut().zip(outcomes) {
+        for (outcome, count) in outcomes.iter() {
+            let sum = &mut sums[outcome];
             (sum.packets, sum.bytes) = (sum.packets + count.packets, sum.bytes + count.bytes);
         }
     }
     let counts = gate.counts();
-    let packets = sums.map(|count| count.packets);
-    assert_eq!(packets.iter().sum::<u64>(), counts.received.packets);
-    assert_eq!(sums.map(|count| count.bytes).iter().sum::<u64>(), counts.received.bytes);
-    assert_eq!(packets[RuleOutcome::Request as usize], counts.requests.packets);
-    assert_eq!(
-        packets[RuleOutcome::Granted as usize],
-        counts.granted.packets + counts.allowed.packets
-    );
+    assert_eq!(sums.iter().map(|(_, c)| c.packets).sum::<u64>(), counts.received.packets);
+    assert_eq!(sums.iter().map(|(_, c)| c.bytes).sum::<u64>(), counts.received.bytes);
+    assert_eq!(sums[RuleOutcome::Request].packets, counts.requests.packets);
+    let granted = counts.granted.packets + counts.allowed.packets;
+    assert_eq!(sums[RuleOutcome::Granted].packets, granted);
     let passed = counts.back.packets + counts.front.packets;
-    assert_eq!(packets[RuleOutcome::Passed as usize], passed);
+    assert_eq!(sums[RuleOutcome::Passed].packets, passed);
 }
 
 #[test]
@@ -129,7 +127,7 @@ fn every_packet_is_counted_for_the_rule_that_decided() {
             }
             for (packet, verdict) in packets.iter().zip(&verdicts) {
                 let line = expect.entry(line_by_scan(&lines, &packet.flow)).or_default();
-                let count = &mut line[verdict.outcome() as usize];
+                let count = &mut line[verdict.outcome()];
                 count.packets += 1;
                 count.bytes += u64::from(packet.bytes);
             }
