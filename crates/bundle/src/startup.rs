@@ -4,10 +4,13 @@
 //! trusted, and that is valid with the current local configuration. If no version qualifies, the
 //! member starts with the local configuration alone, and logs why it skipped each version.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::agent::InitialState;
+use api::EventKind;
+
+use super::agent::{Agent, AgentStatus, DistributionMember, InitialState};
 use super::bundle::Bundle;
 use super::config::DistributionConfig;
 use super::store::{self, BundleStore};
@@ -18,7 +21,9 @@ use ::config::{ConfigError, Problem};
 /// # Errors
 ///
 /// The path and the error of the record or the bundle.
-pub fn read_bundle_in_force(config: &DistributionConfig) -> Result<Option<Arc<Bundle>>, String> {
+pub(crate) fn read_bundle_in_force(
+    config: &DistributionConfig,
+) -> Result<Option<Arc<Bundle>>, String> {
     let record = store::read_record(&config.store_dir)?;
     let bundle = record
         .in_force()
@@ -32,7 +37,7 @@ pub fn read_bundle_in_force(config: &DistributionConfig) -> Result<Option<Arc<Bu
 /// # Errors
 ///
 /// The path and the error of the store.
-pub fn start<C>(
+fn start<C>(
     config: &DistributionConfig,
     load: impl Fn(&Arc<Bundle>) -> Result<C, String>,
 ) -> Result<(InitialState, Option<C>, Vec<String>), String> {
@@ -57,6 +62,47 @@ pub fn start<C>(
         }
     }
     Ok((InitialState { store, bundle: None }, None, messages))
+}
+
+/// The bundles of a member at its start, which its agent takes over.
+#[derive(Debug)]
+pub struct Startup<'c> {
+    config: &'c DistributionConfig,
+    initial: InitialState,
+    messages: Vec<String>,
+}
+
+impl<'c> Startup<'c> {
+    /// Opens the store, and loads the last version that `load` accepts; also returns its result.
+    /// Without a `config` there is neither.
+    ///
+    /// # Errors
+    ///
+    /// The path and the error of the store.
+    pub fn open<C>(
+        config: Option<&'c DistributionConfig>,
+        load: impl Fn(&Arc<Bundle>) -> Result<C, String>,
+    ) -> Result<(Option<Self>, Option<C>), String> {
+        let Some(config) = config else { return Ok((None, None)) };
+        let (initial, loaded, messages) = start(config, load)?;
+        Ok((Some(Self { config, initial, messages }), loaded))
+    }
+
+    /// Starts the agent of `member`, which reports each change of a version's state by `publish`;
+    /// `status` gets the log messages of the start.
+    ///
+    /// # Errors
+    ///
+    /// The I/O error of the store or of the thread's creation.
+    pub fn start_agent(
+        self,
+        member: Arc<dyn DistributionMember>,
+        status: &Arc<AgentStatus>,
+        publish: impl Fn(EventKind) + Send + 'static,
+    ) -> io::Result<Agent> {
+        status.queue_messages(self.messages);
+        Agent::start(self.config, self.initial, member, Arc::clone(status), publish)
+    }
 }
 
 /// Returns the text of a role's configuration file in a bundle, and its name for error messages.

@@ -1,4 +1,4 @@
-//! The reports of `run --check`, `gate check` and `grantor check`: one line for a valid
+//! The reports of `run --check`, `forward --check`, `gate check` and `grantor check`: one line for a valid
 //! configuration, with its warnings, or the errors.
 //!
 //! ```text
@@ -10,12 +10,11 @@
 //! With `-j` the report is one JSON object on standard output.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::bail;
-use bundle::{Bundle, DistributionConfig};
+use bundle::MemberConfig;
 use control::preflight::Finding;
 use serde_json::json;
 
@@ -39,15 +38,12 @@ pub(crate) struct CheckArgs {
 }
 
 impl CheckArgs {
-    /// Reads the bundle of `--bundle`, if given, with the trusted keys of the configuration, whose
-    /// section `[distribution]` is read by `distribution`.
-    pub(crate) fn read_bundle(
-        &self,
-        distribution: impl FnOnce(&Path) -> anyhow::Result<Option<DistributionConfig>>,
-    ) -> anyhow::Result<Option<Arc<Bundle>>> {
-        let Some(file) = &self.bundle else { return Ok(None) };
-        let distribution = distribution(&self.config)?;
-        read_for_member(file, &self.config, distribution.as_ref()).map(Some)
+    /// Reads the configuration of a gate or a grantor, with the bundle of `--bundle` over it, or else
+    /// with the one in force.
+    pub(crate) fn load<C: MemberConfig>(&self) -> anyhow::Result<C> {
+        let Some(file) = &self.bundle else { return Ok(C::load(&self.config)?) };
+        let bundle = read_for_member(file, &self.config, C::local(&self.config)?.distribution())?;
+        Ok(C::load_over(&self.config, Some(&bundle))?)
     }
 }
 

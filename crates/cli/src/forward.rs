@@ -5,17 +5,17 @@
 //! configuration and its files of routes again. However the process ends, the interfaces return to
 //! the kernel with its descriptors; no handler has to clean up.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use config::Config;
 use control::Daemon;
+use control::preflight::Finding;
 use control::routes::StaticRoutes;
 use output::progress;
 
-use crate::run;
 use crate::service::{self, DaemonArgs, default_path};
+use crate::{check, run};
 
 /// The default configuration file.
 const CONFIG: &str = "/etc/fingerpost/forward.toml";
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::load(&args.daemon.config)?;
     if args.check {
-        return check(&config);
+        return check_config(&config, args.daemon.json);
     }
     let Some(signals) = service::prepare(config.daemon.log, None)? else {
         return Ok(ExitCode::SUCCESS);
@@ -47,24 +47,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Checks the configuration and the routes without touching the system.
-fn check(config: &Config) -> anyhow::Result<ExitCode> {
+fn check_config(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
     router::preflight::check_static(config)?;
     let (routes, tables) = progress::during("loading the routes", || {
         let routes = StaticRoutes::read(config)?;
         let tables = routes.build(config, 1)?;
         anyhow::Ok((routes, tables))
     })?;
-    for warning in &routes.warnings {
-        eprintln!("fingerpost: warning: {warning}");
-    }
-    writeln!(
-        std::io::stdout(),
-        "valid: {} IPv4 and {} IPv6 routes, {} next hops",
+    let summary = format!(
+        "{} IPv4 and {} IPv6 routes, {} next hops",
         tables.v4.rib().len(),
         tables.v6.rib().len(),
         tables.hops.len()
-    )?;
-    Ok(ExitCode::SUCCESS)
+    );
+    let warnings = routes.warnings.iter().map(|warning| Finding::Warning(warning.to_string()));
+    check::report(&summary, &warnings.collect::<Vec<_>>(), json)
 }
 
 /// Logs the ports and the size of the tables.

@@ -10,14 +10,14 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use ::bundle::MemberConfig;
 use api::Counters;
-use control::progress::Progress;
 use gatekeeper::preflight;
 use gatekeeper::{Config, GateDaemon};
 use output::progress;
 use serde_json::json;
 
-use crate::service::{self, DaemonArgs, Service, default_path};
+use crate::service::{self, DaemonArgs, default_path};
 use crate::{bundle, check};
 
 mod bgp;
@@ -60,11 +60,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn check_config(args: &check::CheckArgs) -> anyhow::Result<ExitCode> {
-    let bundle = args.read_bundle(|path| Ok(Config::local(path)?.fixed.distribution))?;
-    let config = match &bundle {
-        None => Config::load(&args.config)?,
-        bundle => Config::load_over(&args.config, bundle.as_ref())?,
-    };
+    let config: Config = args.load()?;
     let (fixed, rules, trust) = (&config.fixed, &config.rules, &config.trust);
     let summary = format!(
         "front {}, back {}, {} prefixes, {} grantor sets, {} senders, version 1 {}{}",
@@ -104,32 +100,4 @@ fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let state = |counters: &Counters| json!({ "counters": counters, "gate": gate.status() });
     service::report(&gate.stats(), healthy, args.daemon.json.then_some(state))
-}
-
-impl Service for GateDaemon {
-    fn alive(&self) -> bool {
-        GateDaemon::is_alive(self)
-    }
-
-    fn progress(&self) -> Progress {
-        GateDaemon::progress(self)
-    }
-
-    fn log_events(&mut self) {
-        for line in GateDaemon::run_pending(self) {
-            log::info!("{line}");
-        }
-    }
-
-    fn problems(&self) -> Vec<String> {
-        GateDaemon::problems(self)
-    }
-
-    fn reload(&mut self) -> Result<String, String> {
-        GateDaemon::reload(self).map_err(|error| error.to_string())
-    }
-
-    fn stop(&mut self) -> bool {
-        GateDaemon::stop(self)
-    }
 }

@@ -7,15 +7,15 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use ::bundle::MemberConfig;
 use anyhow::Context;
 use api::Counters;
-use control::progress::Progress;
 use grantor::preflight;
 use grantor::{Config, GrantorDaemon};
 use output::progress;
 use serde_json::json;
 
-use crate::service::{self, DaemonArgs, Service, default_path};
+use crate::service::{self, DaemonArgs, default_path};
 use crate::{bundle, check};
 
 /// The default configuration file.
@@ -77,11 +77,7 @@ fn print_policy(name: Option<&str>) -> anyhow::Result<ExitCode> {
 }
 
 fn check_config(args: &check::CheckArgs) -> anyhow::Result<ExitCode> {
-    let bundle = args.read_bundle(|path| Ok(Config::local(path)?.fixed.distribution))?;
-    let config = match &bundle {
-        None => Config::load(&args.config)?,
-        bundle => Config::load_over(&args.config, bundle.as_ref())?,
-    };
+    let config: Config = args.load()?;
     config.try_policies().map_err(|bad| anyhow::anyhow!("{}: {bad}", args.config.display()))?;
     let programs = match config.programs.len() {
         0 => String::new(),
@@ -112,32 +108,4 @@ fn run_grantor(args: &Args) -> anyhow::Result<ExitCode> {
     let healthy = signals.serve(&mut grantor);
     let state = |counters: &Counters| json!({ "counters": counters, "grantor": grantor.status() });
     service::report(&grantor.stats(), healthy, args.daemon.json.then_some(state))
-}
-
-impl Service for GrantorDaemon {
-    fn alive(&self) -> bool {
-        GrantorDaemon::is_alive(self)
-    }
-
-    fn progress(&self) -> Progress {
-        GrantorDaemon::progress(self)
-    }
-
-    fn log_events(&mut self) {
-        for line in GrantorDaemon::run_pending(self) {
-            log::info!("{line}");
-        }
-    }
-
-    fn problems(&self) -> Vec<String> {
-        GrantorDaemon::problems(self)
-    }
-
-    fn reload(&mut self) -> Result<String, String> {
-        GrantorDaemon::reload(self)
-    }
-
-    fn stop(&mut self) -> bool {
-        GrantorDaemon::stop(self)
-    }
 }

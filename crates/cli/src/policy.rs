@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use api::{ChangedDecision, GrantorStatus};
+use bundle::MemberConfig;
 use clap::Subcommand;
 use fib::Publisher;
 use gate::flow::{Flow, Pair};

@@ -11,13 +11,14 @@ use anyhow::Context;
 use api::Counters;
 use config::Config;
 use control::progress::Progress;
+use control::service::Service;
 use control::{Daemon, ImageStart};
 use output::progress;
 use router::preflight;
 use serde_json::json;
 
 use crate::check;
-use crate::service::{self, DaemonArgs, Service, Signals, default_path};
+use crate::service::{self, DaemonArgs, Signals, default_path};
 
 /// The default configuration file.
 const CONFIG: &str = "/etc/fingerpost/run.toml";
@@ -132,7 +133,7 @@ struct RouterService {
 }
 
 impl Service for RouterService {
-    fn alive(&self) -> bool {
+    fn is_alive(&self) -> bool {
         self.daemon.alive()
     }
 

@@ -1,4 +1,4 @@
-//! The common part of `run`, `gate` and `grantor`: a service that runs until a signal.
+//! The common part of `run`, `forward`, `gate` and `grantor`: a [`Service`] that runs until a signal.
 //!
 //! ```text
 //!   prepare ─► start ─► log_ports ─► serve: READY=1 ─► Ctrl-C, SIGTERM ─► STOPPING=1 ─► report
@@ -22,7 +22,7 @@ use anyhow::Context;
 use api::Counters;
 use config::Level;
 use control::PortInfo;
-use control::progress::Progress;
+use control::service::Service;
 use control::{items, links};
 use datapath::stats::Snapshot;
 use sd_notify::NotifyState;
@@ -53,27 +53,6 @@ pub(crate) struct DaemonArgs {
 /// Makes an argument optional, with `path` as its default.
 pub(crate) fn default_path(path: &'static str) -> impl FnOnce(clap::Arg) -> clap::Arg {
     move |arg| arg.required(false).default_value(path)
-}
-
-/// A program with its own threads that runs until it is stopped.
-pub(crate) trait Service {
-    /// Returns whether all threads are alive.
-    fn alive(&self) -> bool;
-
-    /// Returns the progress counters of the threads.
-    fn progress(&self) -> Progress;
-
-    /// Handles and logs pending events; called every few milliseconds.
-    fn log_events(&mut self);
-
-    /// Returns a description of each interface that does not work as a port.
-    fn problems(&self) -> Vec<String>;
-
-    /// Reloads the configuration, and returns a summary of the changes.
-    fn reload(&mut self) -> Result<String, String>;
-
-    /// Ends the threads; returns whether all ended without a panic.
-    fn stop(&mut self) -> bool;
 }
 
 /// The flags that signals set.
@@ -139,7 +118,7 @@ impl Signals {
             std::thread::sleep(TICK);
             heartbeat.beat();
             service.log_events();
-            healthy = service.alive();
+            healthy = service.is_alive();
             let now = service.problems();
             if now != problems {
                 let status = match &now[..] {

@@ -61,6 +61,7 @@ pub mod role;
 mod route_source;
 pub mod routes;
 mod server;
+pub mod service;
 mod slots;
 pub mod start;
 mod target;

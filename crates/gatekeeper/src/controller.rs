@@ -13,7 +13,6 @@
 //! Every function here may block; no worker waits for it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +35,7 @@ use super::inside_map::InsideMap;
 use super::program_store::ProgramStore;
 use super::rings::QueryChannel;
 use super::rule_ids::RuleIds;
-use bundle::{AgentStatus, Bundle, DistributionMember, HealthSample};
+use bundle::{AgentStatus, Bundle, DistributionMember, HealthSample, MemberConfig};
 use config::restart_message;
 use control::progress::Turns;
 use gate::sample::PacketSample;
@@ -93,18 +92,6 @@ struct ActiveRules {
     refused: u64,
     monitor: GrantorMonitor,
 }
-
-/// The reason why a configuration was not applied; the one before stays in force.
-#[derive(Debug)]
-pub struct ReloadError(String);
-
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ReloadError {}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -234,15 +221,15 @@ impl GateController {
     ///
     /// # Errors
     ///
-    /// [`ReloadError`], with the reason.
-    pub(crate) fn reload(&self) -> Result<String, ReloadError> {
+    /// The first problem; the configuration before stays in force.
+    pub(crate) fn reload(&self) -> Result<String, String> {
         let _change = lock(&self.change);
         let bundle = lock(&self.rules).bundle.clone();
         let result = self.read(bundle.as_ref()).and_then(|config| self.apply_config(config));
         if result.is_err() {
             lock(&self.rules).refused += 1;
         }
-        result.map_err(ReloadError)
+        result
     }
 
     /// Reads the configuration, with a bundle over it.

@@ -30,7 +30,7 @@ use port::af_xdp::Interface;
 use port::handover::{self, HandoverPort};
 
 use super::config::{BACK, Config, FRONT, SteeredBy};
-use super::controller::{GateController, ReloadError};
+use super::controller::GateController;
 use super::counter_snapshot::CounterSnapshot;
 use super::decision_receiver::{DecisionReceiver, Session};
 use super::declined_map::{self, DeclinedMap};
@@ -39,9 +39,10 @@ use super::program_store::ProgramStore;
 use super::rings::rings;
 use super::saved_flows::{self, SavedFlow};
 use super::steering::SoftwareSteering;
-use bundle::Agent;
+use bundle::{Agent, MemberConfig, Startup};
 use control::daemon::{Daemon, Guard};
 use control::progress::Progress;
+use control::service::Service;
 use control::start::{HookFactory, PortInfo, StartError, WorkerHook, by_name, present};
 use dashboard::{SampleSource, Web};
 use datapath::stats::Snapshot;
@@ -72,14 +73,9 @@ impl GateDaemon {
         let validate = |bundle: &Arc<bundle::Bundle>| {
             Config::load_over(&config.path, Some(bundle)).map_err(|error| error.to_string())
         };
-        let settings = config.fixed.distribution.as_ref();
-        let initial = settings.map(|settings| bundle::start(settings, validate));
-        let initial = initial.transpose().map_err(io::Error::other);
-        let initial = initial.map_err(system("apply the stored bundles"))?;
-        let (initial, over, messages) = match initial {
-            Some((initial, over, messages)) => (Some(initial), over, messages),
-            None => (None, None, Vec::new()),
-        };
+        let startup = Startup::open(config.fixed.distribution.as_ref(), validate);
+        let (startup, over) =
+            startup.map_err(io::Error::other).map_err(system("apply the stored bundles"))?;
         let config = over.as_ref().unwrap_or(config);
         let fixed = &config.fixed;
         let back = addresses(&fixed.back.name).map_err(system("list the addresses"))?;
@@ -221,45 +217,12 @@ impl GateDaemon {
         if let Some(front) = daemon.interfaces().get(FRONT) {
             controller.set_front(front);
         }
-        let agent = match (settings, initial, controller.agent_status()) {
-            (Some(settings), Some(initial), Some(agent_status)) => {
-                agent_status.queue_messages(messages);
-                let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
-                let publish = daemon.event_publisher();
-                let agent = Agent::start(settings, initial, member, status, publish);
-                Some(agent.map_err(system("start the distribution thread"))?)
-            }
-            _ => None,
-        };
+        let agent = startup.zip(controller.agent_status()).map(|(startup, status)| {
+            startup.start_agent(Arc::clone(&controller) as _, status, daemon.event_publisher())
+        });
+        let agent = agent.transpose().map_err(system("start the distribution thread"))?;
         let saved_flows = fixed.keep.clone().zip(saved);
         Ok(Self { agent, daemon, controller, saved_flows, restored })
-    }
-
-    /// Carries out clients' commands and checks the grantors; to be called several times a second.
-    /// Returns messages for the log.
-    pub fn run_pending(&mut self) -> Vec<String> {
-        self.daemon.poll();
-        self.controller.evaluate_candidate();
-        self.controller.rotate_secrets(Instant::now());
-        self.controller.monitor_grantors();
-        let mut lines = self.controller.drain_program_messages();
-        lines.extend(self.daemon.drain_notices());
-        lines.extend(
-            self.controller
-                .agent_status()
-                .map(|status| status.drain_messages())
-                .unwrap_or_default(),
-        );
-        lines
-    }
-
-    /// Reads the configuration again, and applies its policy and senders.
-    ///
-    /// # Errors
-    ///
-    /// [`ReloadError`]: the configuration before stays in force.
-    pub fn reload(&self) -> Result<String, ReloadError> {
-        self.controller.reload()
     }
 
     /// Returns the ports, those of the first worker first.
@@ -275,21 +238,6 @@ impl GateDaemon {
     /// Returns the status of the gate.
     pub fn status(&self) -> api::GateStatus {
         self.controller.status()
-    }
-
-    /// Returns the error of each interface that does not work as a port.
-    pub fn problems(&self) -> Vec<String> {
-        self.daemon.problems()
-    }
-
-    /// Returns whether all threads run.
-    pub fn is_alive(&self) -> bool {
-        self.daemon.alive() && self.controller.is_alive()
-    }
-
-    /// Returns the turn counters of all threads, for a watchdog.
-    pub fn progress(&self) -> Progress {
-        self.daemon.progress().with([self.controller.turns()])
     }
 
     /// Returns the number of flows restored from the flow file, or the error; `None` without a file.
@@ -308,10 +256,39 @@ impl GateDaemon {
         let flows = saved.lock().unwrap_or_else(PoisonError::into_inner);
         Some(saved_flows::write(&path, &flows))
     }
+}
 
-    /// Stops all threads but those that serve the counters, which are final afterwards; returns
-    /// whether all ended without an error.
-    pub fn stop(&mut self) -> bool {
+impl Service for GateDaemon {
+    fn is_alive(&self) -> bool {
+        self.daemon.alive() && self.controller.is_alive()
+    }
+
+    fn progress(&self) -> Progress {
+        self.daemon.progress().with([self.controller.turns()])
+    }
+
+    fn log_events(&mut self) {
+        self.daemon.poll();
+        self.controller.evaluate_candidate();
+        self.controller.rotate_secrets(Instant::now());
+        self.controller.monitor_grantors();
+        let mut lines = self.controller.drain_program_messages();
+        lines.extend(self.daemon.drain_notices());
+        lines.extend(
+            self.controller.agent_status().into_iter().flat_map(|status| status.drain_messages()),
+        );
+        lines.iter().for_each(|line| log::info!("{line}"));
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.daemon.problems()
+    }
+
+    fn reload(&mut self) -> Result<String, String> {
+        self.controller.reload()
+    }
+
+    fn stop(&mut self) -> bool {
         self.agent = None;
         self.daemon.stop()
     }

@@ -68,7 +68,6 @@ mod steering;
 mod syn_cookies;
 
 pub use config::Config;
-pub use controller::ReloadError;
 pub use counter_snapshot::CounterSnapshot;
 pub use daemon::GateDaemon;
 pub use gate::gate::RuleOutcome;

@@ -33,7 +33,7 @@ impl Role for GateController {
 
     fn execute(&self, order: &Order) -> Option<Result<String, String>> {
         match *order {
-            Order::Reload => Some(self.reload().map_err(|error| error.to_string())),
+            Order::Reload => Some(self.reload()),
             Order::Flush { sender } => Some(self.flush(sender)),
             Order::Rollback => Some(self.agent_status()?.execute(Command::Rollback)),
             Order::Retry => Some(self.agent_status()?.execute(Command::Retry)),

@@ -30,7 +30,7 @@ use super::hook::{HookRings, RING, SLOTS};
 use super::recorder::RequestRecorder;
 use api::{GateContact, GrantorStatus, PolicyComparison};
 use api::{ProgramInfo, hexadecimal};
-use bundle::{AgentStatus, Bundle, DistributionMember, HealthSample};
+use bundle::{AgentStatus, Bundle, DistributionMember, HealthSample, MemberConfig};
 use config::restart_message;
 use control::progress::Turns;
 

@@ -13,9 +13,10 @@ use super::config::Config;
 use super::controller::GrantorController;
 use super::hook::{GrantorHook, SLOTS, TunnelEndpoints};
 use api::GrantorStatus;
-use bundle::Agent;
+use bundle::{Agent, MemberConfig, Startup};
 use control::daemon::{Daemon, Guard};
 use control::progress::Progress;
+use control::service::Service;
 use control::start::{HookFactory, PortInfo, StartError, WorkerHook, by_name, present};
 use dashboard::Web;
 use datapath::stats::Snapshot;
@@ -47,13 +48,8 @@ impl GrantorDaemon {
         };
         let failed =
             |doing| move |what| StartError::System { doing, source: io::Error::other(what) };
-        let settings = config.fixed.distribution.as_ref();
-        let initial = settings.map(|settings| bundle::start(settings, validate));
-        let initial = initial.transpose().map_err(failed("apply the stored bundles"))?;
-        let (initial, over, messages) = match initial {
-            Some((initial, over, messages)) => (Some(initial), over, messages),
-            None => (None, None, Vec::new()),
-        };
+        let startup = Startup::open(config.fixed.distribution.as_ref(), validate);
+        let (startup, over) = startup.map_err(failed("apply the stored bundles"))?;
         if over.is_none() {
             config.try_policies().map_err(failed("load the policies"))?;
         }
@@ -79,42 +75,14 @@ impl GrantorDaemon {
         let daemon = Daemon::start_guarded(router, guard, &|query, metrics| {
             Ok(Arc::new(Web::start(query, metrics, None)?))
         })?;
-        let agent = match (settings, initial, controller.agent_status()) {
-            (Some(settings), Some(initial), Some(agent_status)) => {
-                agent_status.queue_messages(messages);
-                let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
-                let publish = daemon.event_publisher();
-                let agent = Agent::start(settings, initial, member, status, publish);
-                let doing = "start the distribution thread";
-                Some(agent.map_err(|source| StartError::System { doing, source })?)
-            }
-            _ => None,
-        };
+        let agent = startup.zip(controller.agent_status()).map(|(startup, status)| {
+            startup.start_agent(Arc::clone(&controller) as _, status, daemon.event_publisher())
+        });
+        let agent = agent.transpose().map_err(|source| StartError::System {
+            doing: "start the distribution thread",
+            source,
+        })?;
         Ok(Self { agent, daemon, controller })
-    }
-
-    /// Carries out clients' commands; to be called several times a second. Returns messages for the
-    /// log.
-    pub fn run_pending(&mut self) -> Vec<String> {
-        self.daemon.poll();
-        let mut messages = self.controller.drain_messages();
-        messages.extend(self.daemon.drain_notices());
-        messages.extend(
-            self.controller
-                .agent_status()
-                .map(|status| status.drain_messages())
-                .unwrap_or_default(),
-        );
-        messages
-    }
-
-    /// Reads the policy, the candidate, the lists and the programs again, and applies them.
-    ///
-    /// # Errors
-    ///
-    /// The first problem; the policy before stays in force.
-    pub fn reload(&self) -> Result<String, String> {
-        self.controller.reload()
     }
 
     /// Returns the ports, those of the first worker first.
@@ -131,25 +99,36 @@ impl GrantorDaemon {
     pub fn status(&self) -> GrantorStatus {
         self.controller.status()
     }
+}
 
-    /// Returns the turn counters of all threads, for a watchdog.
-    pub fn progress(&self) -> Progress {
-        self.daemon.progress().with(self.controller.turns())
-    }
-
-    /// Returns the error of each interface that does not work as a port.
-    pub fn problems(&self) -> Vec<String> {
-        self.daemon.problems()
-    }
-
-    /// Returns whether all threads run.
-    pub fn is_alive(&self) -> bool {
+impl Service for GrantorDaemon {
+    fn is_alive(&self) -> bool {
         self.daemon.alive() && self.controller.is_alive()
     }
 
-    /// Stops all threads but those that serve the counters, which are final afterwards; returns
-    /// whether all ended without an error.
-    pub fn stop(&mut self) -> bool {
+    fn progress(&self) -> Progress {
+        self.daemon.progress().with(self.controller.turns())
+    }
+
+    fn log_events(&mut self) {
+        self.daemon.poll();
+        let mut lines = self.controller.drain_messages();
+        lines.extend(self.daemon.drain_notices());
+        lines.extend(
+            self.controller.agent_status().into_iter().flat_map(|status| status.drain_messages()),
+        );
+        lines.iter().for_each(|line| log::info!("{line}"));
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.daemon.problems()
+    }
+
+    fn reload(&mut self) -> Result<String, String> {
+        self.controller.reload()
+    }
+
+    fn stop(&mut self) -> bool {
         self.agent = None;
         self.daemon.stop()
     }

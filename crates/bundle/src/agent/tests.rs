@@ -130,7 +130,7 @@ impl Fixture {
 
     /// Returns the version in force according to the store.
     fn stored(&self) -> Option<u64> {
-        let bundle = super::super::read_bundle_in_force(&self.agent.config).unwrap();
+        let bundle = super::super::startup::read_bundle_in_force(&self.agent.config).unwrap();
         bundle.map(|bundle| bundle.header().version)
     }
 

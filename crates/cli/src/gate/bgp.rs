@@ -20,6 +20,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use anyhow::{bail, ensure};
+use bundle::MemberConfig;
 use feed::netlink::AnyPrefix;
 use gate::policy::Action;
 use gatekeeper::Config;

@@ -112,8 +112,8 @@ use port::af_xdp::steer::{EarlyDropConfig, SourcePrefix};
 use wire::udp;
 
 use crate::sender_limits::SenderLimits;
-use bundle::{Bundle, DistributionConfig, read_bundle_in_force};
-use config::{self, ConfigError, DaemonConfig, MAIN, read_text, shape};
+use bundle::{Bundle, DistributionConfig, MemberConfig};
+use config::{self, ConfigError, DaemonConfig, MAIN, shape};
 use datapath::ReversePathFilter;
 
 pub use check::check_bundle;
@@ -318,57 +318,28 @@ impl Fixed {
     }
 }
 
-impl Config {
-    /// Reads a file, and the bundle in force if the file has a `[distribution]`. Names of key files are
-    /// relative to the folder of the file.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`], with everything that is wrong.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let local = Self::local(path)?;
-        let Some(settings) = &local.fixed.distribution else { return Ok(local) };
-        match read_bundle_in_force(settings)
-            .map_err(|what| ConfigError::stored_bundles(&local.path, what))?
-        {
-            Some(bundle) => Self::load_over(&local.path, Some(&bundle)),
-            None => Ok(local),
-        }
-    }
-
-    /// Reads a file and no bundle.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load).
-    pub fn local(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        Self::load_over(path.as_ref(), None)
-    }
-
-    /// Reads a file with a bundle over it.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load).
-    pub fn load_over(path: &Path, bundle: Option<&Arc<Bundle>>) -> Result<Self, ConfigError> {
-        Self::parse_over(&read_text(path)?, path, bundle)
-    }
-
-    /// Reads the text of a file whose name is `path`.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load).
-    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        Self::parse_over(text, path, None)
-    }
-
+impl MemberConfig for Config {
     fn parse_over(
         text: &str,
         path: &Path,
         bundle: Option<&Arc<Bundle>>,
     ) -> Result<Self, ConfigError> {
         check::check(shape(text, path)?, text, path, bundle)
+    }
+
+    fn distribution(&self) -> Option<&DistributionConfig> {
+        self.fixed.distribution.as_ref()
+    }
+}
+
+impl Config {
+    /// Parses the text of a file whose name is `path`. Names of key files are relative to its folder.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], with everything that is wrong.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        Self::parse_over(text, path, None)
     }
 
     /// Returns the configuration of the gate's router.

@@ -59,8 +59,8 @@ use self::text::{File, Ruled, RuledPolicy};
 use super::decider::Policies;
 use super::decision_sender::ProtocolVersion;
 use super::recorder::CaptureSettings;
-use bundle::{Bundle, DistributionConfig, FileSource, read_bundle_in_force};
-use config::{self, Checker, ConfigError, DaemonConfig, DaemonSections, MAIN, read_text, shape};
+use bundle::{Bundle, DistributionConfig, FileSource, MemberConfig};
+use config::{self, Checker, ConfigError, DaemonConfig, DaemonSections, MAIN, shape};
 use datapath::{PuntRates, ReversePathFilter};
 
 /// The default size of the capture of requests.
@@ -128,43 +128,21 @@ impl Fixed {
     }
 }
 
+impl MemberConfig for Config {
+    fn parse_over(
+        text: &str,
+        path: &Path,
+        bundle: Option<&Arc<Bundle>>,
+    ) -> Result<Self, ConfigError> {
+        Self::check(shape(text, path)?, text, path, bundle)
+    }
+
+    fn distribution(&self) -> Option<&DistributionConfig> {
+        self.fixed.distribution.as_ref()
+    }
+}
+
 impl Config {
-    /// Reads a file, and the bundle in force if the file has a `[distribution]`. Names of files are
-    /// relative to the folder of the file.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`], with everything that is wrong.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let local = Self::local(path)?;
-        let Some(settings) = &local.fixed.distribution else { return Ok(local) };
-        match read_bundle_in_force(settings)
-            .map_err(|what| ConfigError::stored_bundles(&local.path, what))?
-        {
-            Some(bundle) => Self::load_over(&local.path, Some(&bundle)),
-            None => Ok(local),
-        }
-    }
-
-    /// Reads a file and no bundle.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load).
-    pub fn local(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        Self::load_over(path.as_ref(), None)
-    }
-
-    /// Reads a file with a bundle over it.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load).
-    pub fn load_over(path: &Path, bundle: Option<&Arc<Bundle>>) -> Result<Self, ConfigError> {
-        let text = read_text(path)?;
-        Self::check(shape(&text, path)?, &text, path, bundle)
-    }
-
     /// Loads the policies as the deciders do, and runs them on generated packets
     /// ([`gate::grantor::dry_run`]).
     ///

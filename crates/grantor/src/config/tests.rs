@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use gate::policy::Address;
 
-use super::Config;
+use super::{Config, MemberConfig};
 use config::ConfigError;
 
 #[test]
