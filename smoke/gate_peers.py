@@ -240,7 +240,7 @@ def declined(client, grantor, speak1):
         time.sleep(0.02)
     got = grantor.wait("10.1.0.40", 1)
     check("declined: nothing leaks for 2 s", bool(got) and result + 2 <= got[0][0] <= taken + 2.3, [entry[0] - result for entry in got[:1]])
-    check("and then it asks anew", bool(got) and got[0][1] == 41, got[:1])
+    check("and then it sends a request again", bool(got) and got[0][1] == 41, got[:1])
     time.sleep(0.1)
     counted["declined"] += sent - len(grantor.of("10.1.0.40"))
     early = control.gate()["packets"]["xdp_dropped"]

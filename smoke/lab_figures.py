@@ -1,4 +1,4 @@
-"""Computes the figures of `lab ddos` anew from its report, and compares the gate off with the gate on.
+"""Computes the figures of `lab ddos` again from its report, and compares the gate off with the gate on.
 
     lab_figures.py REPORT
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The lab's short form: a server under ten times its link of forged SYNs, with the gate off and
 # on. The results of its clients must differ as they should, by margins for a busy machine; the test computes
-# the figures anew. Then it ends the lab early in every way, and kills a part of it: no process may be left in
+# the figures again. Then it ends the lab early in every way, and kills a part of it: no process may be left in
 # its namespaces.
 # runs alone: its processes load every core, and it compares rates
 . "$(dirname "$0")/lib/namespaces.sh"

@@ -146,7 +146,7 @@ def changes(say, sink):
         arrived, dscps = sum(sink.packets.values()), set(sink.dscps)
     answer = (arrived, more("granted"), more("received"), dropped)
     check(f"{now['reloads'] - before['reloads']} policies and 12 routes later, none of {more('received')} packets is lost", more("received") > 1000 and arrived == more("granted") == more("received") and not dropped and dscps == {1}, answer)
-    # From another generation on a flow is looked at anew, and keeps what it was granted.
+    # From another generation on a flow is looked up again, and keeps what it was granted.
     states = [control.explain(src, PROTECTED)["state"] for src in sources[5:15]]
     check("and every flow keeps its state", states == ["program"] * 5 + ["granted"] * 5, states)
 

@@ -322,7 +322,7 @@ def restarted(browser):
     gaps = [two[1] - one[1] for one, two in zip(rows, rows[1:])]
     check(f"{len(rows)} seconds in order, {max(gaps):.1f} s of them missing", rows[0][1] < reply["began"] - 10 and min(gaps) > 0 and max(gaps) < 10 and rows[-1][1] > about["began"] + 5)
     browser.open(URL)
-    shown(browser, "as a page does that is opened anew", f"({goes_on}) === '{began}' && document.querySelectorAll('figure .edge').length >= 2")
+    shown(browser, "as a page does that is opened again", f"({goes_on}) === '{began}' && document.querySelectorAll('figure .edge').length >= 2")
     if pictures:
         browser.value("document.querySelector('[data-seconds=\"300\"]').click()")
         browser.shoot(f"{pictures}/restarted.png", 1100, False)
@@ -338,7 +338,7 @@ def begun_anew(browser):
     with open(f"{work}/history", "r+b") as file:
         file.truncate(os.path.getsize(f"{work}/history") - 7)
     again = started()
-    shown(browser, "a truncated history does not stop the start, and begins anew", "document.querySelector('#lost').hidden && document.querySelector('#attacks td.none')")
+    shown(browser, "a truncated history does not stop the start, and the history begins at zero", "document.querySelector('#lost').hidden && document.querySelector('#attacks td.none')")
     tile = browser.value("document.querySelector('#tiles div:last-child').textContent")
     check("with nothing of the one before", tile.endswith("0 received") and digits(tile) == 0, tile)
     again.send_signal(signal.SIGINT)

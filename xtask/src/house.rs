@@ -86,7 +86,7 @@ pub(crate) const FOR_TESTS: &[&str] = &["feed", "wire", "api"];
 const MAY_GRANT_UNSAFE: [&str; 3] = ["crates/fib", "crates/port", "crates/capi"];
 
 /// The longest file, in lines.
-const LONGEST: usize = 800;
+const MAX_LINES: usize = 800;
 
 /// Meaningless names.
 const EMPTY_NAMES: [&str; 6] = ["util", "utils", "common", "helper", "helpers", "misc"];
@@ -188,7 +188,7 @@ fn name(file: &Path) -> Option<String> {
 
 fn length(file: &Path, text: &str) -> Option<String> {
     let lines = text.lines().count();
-    (lines > LONGEST).then(|| format!("{}: {lines} lines; split it", file.display()))
+    (lines > MAX_LINES).then(|| format!("{}: {lines} lines; split it", file.display()))
 }
 
 fn unfinished(file: &Path, text: &str) -> Vec<String> {

@@ -86,7 +86,7 @@ pub(super) fn run<A: Family>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Changes tables, the rival's and then each of ours, which are all made anew.
+/// Changes tables, the rival's and then each of ours, which are all built again.
 fn updates<A: Family>(
     args: &Args,
     rival: &str,

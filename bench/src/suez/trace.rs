@@ -5,7 +5,7 @@
 //! ratios of caches of several sizes. A generated trace replaces it:
 //!
 //! * **Recency.** Each packet goes to the address that was the d-th last
-//!   different one before it, d drawn anew, P(d ≥ x) = (1 + x/scale)^−tail: the
+//!   different one before it, d drawn again, P(d ≥ x) = (1 + x/scale)^−tail: the
 //!   LRU stack model (Mattson, Gecsei, Slutz, Traiger, "Evaluation techniques for
 //!   storage hierarchies", IBM Systems Journal 9(2), 1970). d = 0 makes packet
 //!   trains; the long tail is hosts that return later. A d beyond the remembered

@@ -1,5 +1,5 @@
 //! The program against answers that Linux gave: `data/nested.answers`, see the
-//! README there. `smoke/lookup_test.sh` asks the kernel anew; this needs no root.
+//! README there. `smoke/lookup_test.sh` queries the kernel again; this needs no root.
 
 use std::process::Command;
 

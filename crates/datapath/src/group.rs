@@ -16,10 +16,10 @@
 //! "resilient nexthop groups", with timers; here buckets move at once.)
 //!
 //! **Exact.** The number of a member's buckets is its ideal share rounded down or up. There are so
-//! many buckets that the smallest share has [`FINE`], if [`MOST`] buckets allow it, so rounding
+//! many buckets that the smallest share has [`FINE`], if [`MAX_BUCKETS`] buckets allow it, so rounding
 //! changes a share by less than 1 % of itself. When a group needs more buckets, the list doubles:
 //! bucket i is repeated at i + 2^k, and the next bit of the hash selects between the two, so no
-//! flow moves. The list never shrinks. A share below 1 / [`MOST`] may get no bucket.
+//! flow moves. The list never shrinks. A share below 1 / [`MAX_BUCKETS`] may get no bucket.
 //!
 //! A member of weight 0 has no flows and still belongs to the group: its link is down or its
 //! neighbor not resolved. The reverse path filter accepts packets *from* it as before
@@ -28,9 +28,9 @@
 use fib::Hop;
 
 /// The minimum number of buckets.
-const FEWEST: usize = 256;
+const MIN_BUCKETS: usize = 256;
 /// The maximum number of buckets: 16 KiB.
-const MOST: usize = 4096;
+const MAX_BUCKETS: usize = 4096;
 /// The number of buckets that the smallest share is to have.
 const FINE: u64 = 128;
 
@@ -89,8 +89,9 @@ impl Group {
         let Some(least) = shares.iter().map(|share| share.weight).min() else {
             return Self { buckets: Box::default(), members };
         };
-        let wanted = (FINE * total).div_ceil(least).min(MOST as u64) as usize;
-        let count = before.buckets.len().max(wanted.next_power_of_two()).clamp(FEWEST, MOST);
+        let wanted = (FINE * total).div_ceil(least).min(MAX_BUCKETS as u64) as usize;
+        let count =
+            before.buckets.len().max(wanted.next_power_of_two()).clamp(MIN_BUCKETS, MAX_BUCKETS);
         let mut buckets = vec![Hop::NONE; count];
         for (bucket, &hop) in buckets.iter_mut().zip(before.buckets.iter().cycle()) {
             if let Some(share) = find(&mut shares, hop) {
@@ -181,7 +182,7 @@ fn deal(buckets: &mut [Hop], shares: &mut [Share]) {
 mod tests {
     use fastrand::Rng;
 
-    use super::{FEWEST, Group, Hop, MOST};
+    use super::{Group, Hop, MAX_BUCKETS, MIN_BUCKETS};
 
     fn equal(hops: std::ops::RangeInclusive<u32>) -> Vec<(Hop, u16)> {
         hops.map(|hop| (Hop(hop), 1)).collect()
@@ -196,7 +197,7 @@ mod tests {
     fn check(group: &Group, members: &[(Hop, u16)], slack: f64) {
         let total: f64 = members.iter().map(|member| f64::from(member.1)).sum();
         let buckets = group.buckets.len();
-        assert!(buckets.is_power_of_two() && (FEWEST..=MOST).contains(&buckets));
+        assert!(buckets.is_power_of_two() && (MIN_BUCKETS..=MAX_BUCKETS).contains(&buckets));
         assert!(group.buckets.iter().all(|hop| members.iter().any(|m| m.0 == *hop && m.1 > 0)));
         for &(hop, weight) in members {
             let ideal = f64::from(weight) / total * buckets as f64;
@@ -249,18 +250,18 @@ mod tests {
             let without = Group::of(&left, &all);
             check(&without, &left, 0.0);
             let moved = |a: &Group, b: &Group| {
-                (0..MOST as u64)
+                (0..MAX_BUCKETS as u64)
                     .filter(|&hash| a.choose(hash) != b.choose(hash))
                     .collect::<Vec<_>>()
             };
             let moves = moved(&all, &without);
             assert!(moves.iter().all(|&hash| all.choose(hash) == Hop(gone)));
-            assert_eq!(moves.len(), MOST / 8, "and all of its flows do");
+            assert_eq!(moves.len(), MAX_BUCKETS / 8, "and all of its flows do");
             // It returns, like a member whose link was down, and gets exactly its share.
             let readded = Group::of(&equal(1..=8), &without);
             let moves = moved(&without, &readded);
             assert!(moves.iter().all(|&hash| readded.choose(hash) == Hop(gone)));
-            assert_eq!(moves.len(), MOST / 8);
+            assert_eq!(moves.len(), MAX_BUCKETS / 8);
         }
     }
 
@@ -323,8 +324,9 @@ mod tests {
         let members = [(Hop(1), 1), (Hop(2), 3)];
         let after = Group::of(&members, &before);
         check(&after, &members, 0.0);
-        let moved = (0..MOST as u64).filter(|&hash| before.choose(hash) != after.choose(hash));
-        assert_eq!(moved.count(), MOST / 4);
+        let moved =
+            (0..MAX_BUCKETS as u64).filter(|&hash| before.choose(hash) != after.choose(hash));
+        assert_eq!(moved.count(), MAX_BUCKETS / 4);
         // With weight 0 it belongs to the group and has no flows.
         let down = Group::of(&[(Hop(1), 1), (Hop(2), 0)], &after);
         assert_eq!((count(&down, Hop(2)), down.members()), (0, &[Hop(1), Hop(2)][..]));
@@ -334,7 +336,7 @@ mod tests {
     fn more_members_than_buckets_are_dealt_what_there_is() {
         let members = equal(1..=5000);
         let group = Group::of(&members, &Group::default());
-        assert_eq!(group.buckets.len(), MOST);
+        assert_eq!(group.buckets.len(), MAX_BUCKETS);
         assert!(group.buckets.iter().all(|hop| hop.is_some()));
     }
 }

@@ -35,7 +35,7 @@
 //! the CPUs that this crate supports.
 //!
 //! Limits: a table that stays pinned prevents the reuse of all that was freed since. If that is more
-//! than half of the array, the excess counts as holes, which make an updater build anew, in another
+//! than half of the array, the excess counts as holes, which make an updater rebuild, in another
 //! pool. The builder keeps its own copy of the words, for comparison (`pool.rs`). Storing is O(len),
 //! or O(words) when the array is full and all words move to a larger one.
 //! `docs/decisions/0021-shared-pool.md` has the measurements.

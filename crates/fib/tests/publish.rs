@@ -69,7 +69,7 @@ enum Habit {
     Online,
     /// Goes idle after every n-th batch.
     Sleepy(u64),
-    /// Registers anew after every n-th batch.
+    /// Registers again after every n-th batch.
     Fickle(u64),
 }
 

@@ -59,7 +59,7 @@ fn compare<A: Family>(updater: &Updater<A>, choice: Choice, name: &str) {
     let fresh = Fib::build(updater.rib(), choice, 1).unwrap().footprint();
     let now = updater.fib().footprint();
     // A commit behind at most, and a sixteenth of holes.
-    assert!(now <= fresh + fresh / 10, "{name}: {now} bytes, {fresh} when built anew");
+    assert!(now <= fresh + fresh / 10, "{name}: {now} bytes, {fresh} when rebuilt");
 }
 
 fn tries<A: Family>() -> Vec<Choice> {

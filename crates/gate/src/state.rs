@@ -38,8 +38,8 @@
 //! Two differences from Gatekeeper's implementation make a decision mean what it states: a grant
 //! for a granted flow leaves the window running, where a renewal would hand out a second one; and a
 //! decision that its sender numbered before the one in force is ignored as late, where a
-//! retransmission could undo a later one. A decision that names a program again starts the program
-//! anew.
+//! retransmission could undo a later one. A decision that names a program again restarts the
+//! program.
 //!
 //! Time is monotonic, in nanoseconds from any start. Everything here is a function of time, packet
 //! and record; tests/model.rs compares it with an independent model.

@@ -11,7 +11,7 @@
 //! Samples are taken by count with random gaps (sFlow, RFC 3176, section 3.1.1), and not by time. Each
 //! packet has the same chance, so that the expected sum over the samples of a destination is its number
 //! of packets, and no sender can avoid the samples. Gaps have a geometric distribution, which has no
-//! memory, so that a gap can be drawn anew when `every` changes.
+//! memory, so that a gap can be drawn again when `every` changes.
 //!
 //! `every` is set once a second such that the last second would have had [`TARGET`] samples. If a
 //! second has far more ([`SURGE`]), `every` is multiplied by four at once, and again after each further

@@ -28,7 +28,7 @@ use datapath::{Disposition, EgressPacket, Key, Locals, SIZE};
 /// The maximum number of queued answers: twice those of a turn.
 const CAPACITY: usize = 2 * SIZE;
 /// The length of the longest answer.
-const LONGEST: usize = ethernet::LEN + ipv6::LEN + tcp::LEN;
+const MAX_FRAME: usize = ethernet::LEN + ipv6::LEN + tcp::LEN;
 const HOP_LIMIT: u8 = 64;
 
 /// Answers SYNs with cookies.
@@ -68,7 +68,7 @@ impl SynCookieResponder {
         mac: [u8; 6],
         locals: &Locals,
     ) -> Option<()> {
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MAX_FRAME];
         let (len, key) = emit(arena.bytes(syn), cookie, mac, &mut bytes)?;
         let own = match key {
             Key::V4(address) => locals.holds_v4(address),
@@ -101,7 +101,12 @@ impl SynCookieResponder {
 
 /// Writes the answer to a SYN and returns its length and receiver; `None` if the sender's MAC address
 /// is a group address or the frame is not TCP.
-fn emit(syn: &[u8], cookie: Cookie, mac: [u8; 6], out: &mut [u8; LONGEST]) -> Option<(usize, Key)> {
+fn emit(
+    syn: &[u8],
+    cookie: Cookie,
+    mac: [u8; 6],
+    out: &mut [u8; MAX_FRAME],
+) -> Option<(usize, Key)> {
     let ether = ethernet::View::parse(syn).ok()?;
     if ethernet::is_group(ether.src()) || ether.src() == mac {
         return None;

@@ -27,7 +27,7 @@ pub(super) const SOURCES: usize = 1_000_000;
 /// The port of the service, which generated floods attack.
 pub(super) const SERVICE: u16 = 80;
 /// The longest frame.
-pub(super) const LONGEST: usize = 1514;
+pub(super) const MAX_FRAME: usize = 1514;
 /// Bytes behind the Ethernet header of each kind of flood.
 const SYN: usize = ipv4::LEN + tcp::LEN + OPTIONS.len();
 const DATAGRAM: usize = 512;
@@ -97,7 +97,7 @@ impl Attack {
         Ok(Self { name: name.to_owned(), description, port, packets })
     }
 
-    /// Writes packet `number` into a frame of [`LONGEST`] bytes and returns its length.
+    /// Writes packet `number` into a frame of [`MAX_FRAME`] bytes and returns its length.
     pub(super) fn write(&self, number: u64, frame: &mut [u8]) -> Result<usize> {
         let place = |count: usize| (number % count as u64) as usize;
         match &self.packets {
@@ -158,10 +158,10 @@ fn redirect(frame: &[u8], victim: u32) -> Option<Box<[u8]>> {
         let len = ethernet::LEN + usize::from(packet.total_len());
         (packet.src(), packet.dst(), len, packet.protocol(), packet.fragment_offset() == 0)
     };
-    if dst != victim || !is_forwarded(src) || len > LONGEST || len > frame.len() {
+    if dst != victim || !is_forwarded(src) || len > MAX_FRAME || len > frame.len() {
         return None;
     }
-    let mut frame = frame.get(..frame.len().min(LONGEST))?.to_vec();
+    let mut frame = frame.get(..frame.len().min(MAX_FRAME))?.to_vec();
     head().emit(&mut frame).ok()?;
     let server = u32::from(SERVER);
     let mut packet = ipv4::View::parse(&mut frame[ethernet::LEN..]).ok()?;
@@ -270,7 +270,7 @@ mod tests {
             each.sort_unstable();
             each.dedup();
             assert_eq!(each.len(), SOURCES);
-            let mut frame = [0xee; LONGEST];
+            let mut frame = [0xee; MAX_FRAME];
             for number in [0, 1, 2, 999_999, 1_000_000, 1_000_001] {
                 let length = attack.write(number, &mut frame).unwrap();
                 let (src, dst) = checked_addresses(&frame[..length]);
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn capture_is_redirected_to_the_server() {
         // Packets of a flood, as if captured at another victim.
-        let mut frame = [0; LONGEST];
+        let mut frame = [0; MAX_FRAME];
         for kind in [Flood::Syn, Flood::Udp] {
             let length = forge(kind, 0x0808_0808, 9, &mut frame).unwrap();
             let captured = redirect(&frame[..length], SERVER.into()).unwrap();

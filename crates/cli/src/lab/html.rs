@@ -8,7 +8,7 @@ use output::page::{figure, html_page, table};
 use output::plot::{Bar, TimeSeries, bar_plot, escape, time_plot};
 
 /// The scale of times to connect, in seconds.
-const MOST: f64 = 4.0;
+const TIME_SCALE: f64 = 4.0;
 const KEY: &str = "<span class=\"key ours\"></span>with the gate\
                    <span class=\"key theirs\"></span>without";
 
@@ -67,7 +67,10 @@ fn overview(report: &Report) -> String {
         .iter()
         .map(|round| {
             let Figures { median, worst, in_time, .. } = round.figures;
-            let (value, high) = (median.unwrap_or(MOST).min(MOST), worst.unwrap_or(MOST).min(MOST));
+            let (value, high) = (
+                median.unwrap_or(TIME_SCALE).min(TIME_SCALE),
+                worst.unwrap_or(TIME_SCALE).min(TIME_SCALE),
+            );
             let text = match median {
                 Some(median) => format!("{median:.2} s, {} in 3 s", percent(in_time)),
                 None => format!("less than half, {} in 3 s", percent(in_time)),
@@ -141,7 +144,7 @@ fn timelines(report: &Report) -> String {
             escape(attack),
             figure(
                 &escape(&description),
-                &time_plot(&format!("{attack}, over time"), shaded, MOST, &each)
+                &time_plot(&format!("{attack}, over time"), shaded, TIME_SCALE, &each)
             )
         );
     }

@@ -8,7 +8,7 @@
 //!
 //! Goodput is the data that the server's program has received. It is compared with the offered rate
 //! and with the goodput of the same connections just before the attack. The attack continues until
-//! the last new client is connected or has given up. Gates and grantor are started anew for each
+//! the last new client is connected or has given up. Gates and grantor start again for each
 //! round, so that no round depends on the state that another one left.
 
 use std::sync::Arc;

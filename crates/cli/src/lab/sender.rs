@@ -18,7 +18,7 @@ use port::af_xdp::{Interface, Locals, ModeChoice, RingSizes, Socket};
 use port::{Arena, Frame, Port};
 use threads::{Rights, Stop, Task};
 
-use super::attack::{Attack, LONGEST};
+use super::attack::{Attack, MAX_FRAME};
 use super::topology::ATTACKER;
 use crate::namespace::Namespace;
 use crate::realtime::set_realtime_priority;
@@ -107,7 +107,7 @@ fn send(
         let mut bytes = 0;
         while frames.len() < BATCH && due <= now {
             let Some(mut frame) = arena.alloc() else { break };
-            arena.resize(&mut frame, LONGEST);
+            arena.resize(&mut frame, MAX_FRAME);
             let length = attack.write(number, arena.bytes_mut(&frame))?;
             arena.resize(&mut frame, length);
             number += 1;

@@ -143,7 +143,7 @@ impl AuditLoop {
             })
         });
         let Some(Some((lookups, settle))) = reply else {
-            // Routes are changing: every difference starts anew when they have settled.
+            // Routes are changing: every difference is counted from its start once they have settled.
             self.pending.clear();
             return;
         };

@@ -11,7 +11,7 @@
 //! ```text
 //!   new configuration ─► a plane of its own, filled by a dump of its own     (seconds)
 //!   ───────────────── workers stop ── kernel forwards ── workers start ──── (milliseconds)
-//!                       │ ports receive no more,         │ sockets are bound anew,
+//!                       │ ports receive no more,         │ sockets are bound again,
 //!                       │ received packets are sent      │ unchanged interfaces are kept
 //!   the old plane is dropped; FRR's connection and the query channel pass to the new one
 //! ```

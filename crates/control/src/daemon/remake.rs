@@ -14,7 +14,7 @@
 //! interface are dropped. The plane, the steering programs, the counters and the hooks with their
 //! flows are kept; packets that wait are dropped, each with its counter. A device that cannot be
 //! served has a placeholder port, and is tried again: first after a second, then with twice the
-//! delay each time, up to [`LONGEST`].
+//! delay each time, up to [`MAX_PAUSE`].
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ use crate::view::Seen;
 use config::Config;
 
 /// The first and the longest delay before a device that could not be served is tried again.
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// The state that decides when workers are replaced.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Remaking {
     /// Starts with workers whose frames hold packets of up to `mtu` bytes.
     pub(super) fn new(mtu: usize) -> Self {
         let (next, seen, notices) = (Instant::now(), Vec::new(), Vec::new());
-        Self { mtu, seen, next, pause: FIRST, notices }
+        Self { mtu, seen, next, pause: FIRST_PAUSE, notices }
     }
 
     /// Records the MTU of new workers.
@@ -78,7 +78,7 @@ impl Remaking {
                 }
             }
             self.seen = states;
-            (self.next, self.pause) = (now, FIRST);
+            (self.next, self.pause) = (now, FIRST_PAUSE);
         }
         let moved = |state: &DeviceState| {
             let mut has = ports.iter().filter(|port| port.index == state.index);
@@ -90,7 +90,7 @@ impl Remaking {
             return false;
         }
         self.next = now + self.pause;
-        self.pause = LONGEST.min(2 * self.pause);
+        self.pause = MAX_PAUSE.min(2 * self.pause);
         true
     }
 }

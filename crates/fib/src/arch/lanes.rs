@@ -32,7 +32,7 @@
 
 use crate::{Addr, Hop};
 
-pub(crate) use super::vector::{LANES, MOST, WideKernel, Words};
+pub(crate) use super::vector::{LANES, MAX_ITEMS, WideKernel, Words};
 
 #[cfg(all(feature = "std", target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use super::aarch64::lanes::{Lanes, Wide, wide};

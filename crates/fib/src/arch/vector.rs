@@ -9,7 +9,7 @@ use core::sync::atomic::AtomicU32;
 pub(crate) const LANES: usize = 16;
 
 /// The most items of a table for lanes: an index is a signed number.
-pub(crate) const MOST: usize = 1 << 31;
+pub(crate) const MAX_ITEMS: usize = 1 << 31;
 
 /// The starts of one byte that a vector holds.
 pub(crate) const BYTES: usize = 64;

@@ -37,7 +37,7 @@ use core::marker::PhantomData;
 
 use super::leaf::full;
 use super::{Builder, Engine, Leaf, Part, Step};
-use crate::arch::lanes::{LANES, MOST, SimdLookup, Wide, batch, tops};
+use crate::arch::lanes::{LANES, MAX_ITEMS, SimdLookup, Wide, batch, tops};
 use crate::image::{BadImage, Loadable, PartReader, PartWriter, Storable};
 use crate::runs::Run;
 use crate::table::{Master, Table};
@@ -163,7 +163,7 @@ impl<A: Addr, L: Leaf> Engine<A> for Dir24_8<A, L> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        if self.tbl_long.len() > MOST || !batch(self, addrs, out) {
+        if self.tbl_long.len() > MAX_ITEMS || !batch(self, addrs, out) {
             self.groups(addrs, out);
         }
     }

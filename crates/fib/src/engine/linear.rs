@@ -65,7 +65,7 @@ impl<A: Addr> RouteBuilder<A> for LinearBuilder<A> {
             Some(hop) => self.routes.insert(prefix, hop),
             None => self.routes.remove(&prefix),
         };
-        // The next freeze makes the list anew.
+        // The next freeze rebuilds the list.
         self.written += (self.routes.len() * size_of::<(Prefix<A>, Hop)>()).div_ceil(8) as u64;
         Ok(())
     }

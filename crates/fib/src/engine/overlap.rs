@@ -28,7 +28,7 @@ use crate::arch::{self, Kernel};
 use crate::{Addr, Hop};
 
 /// The most lookups in flight.
-pub const MOST: usize = 64;
+pub const MAX_IN_FLIGHT: usize = 64;
 
 /// A lookup as a state machine that stops before each load.
 pub trait Walk<A: Addr>: Sync {
@@ -114,7 +114,7 @@ fn step_together<const N: usize, A: Addr, W: Walk<A> + ?Sized>(
 
 /// Looks up `addrs[i]` into `out[i]` for every i, with `in_flight` lookups under
 /// way that are resumed in turn, the next address taking the place of one that has
-/// answered (Fu, algorithm 2). `in_flight` is held between 1 and [`MOST`].
+/// answered (Fu, algorithm 2). `in_flight` is held between 1 and [`MAX_IN_FLIGHT`].
 ///
 /// # Panics
 ///
@@ -133,8 +133,8 @@ pub fn coroutines<A: Addr, W: Walk<A> + ?Sized>(
         engine.prefetch(&at);
         (i, at)
     };
-    let mut next = in_flight.clamp(1, MOST).min(addrs.len());
-    let mut ring: [(usize, W::At); MOST] = {
+    let mut next = in_flight.clamp(1, MAX_IN_FLIGHT).min(addrs.len());
+    let mut ring: [(usize, W::At); MAX_IN_FLIGHT] = {
         let idle = (0, engine.begin(last));
         array::from_fn(|i| if i < next { start(i) } else { idle })
     };
@@ -264,9 +264,9 @@ pub struct Tuner {
 }
 
 impl Tuner {
-    /// Starts with `in_flight`, held between 1 and [`MOST`].
+    /// Starts with `in_flight`, held between 1 and [`MAX_IN_FLIGHT`].
     pub fn new(in_flight: usize) -> Self {
-        Self { in_flight: in_flight.clamp(1, MOST), up: true, before: None }
+        Self { in_flight: in_flight.clamp(1, MAX_IN_FLIGHT), up: true, before: None }
     }
 
     /// Returns how many to have in flight in the next batch.
@@ -292,7 +292,7 @@ impl Tuner {
 
     fn move_on(&mut self, up: bool) {
         let moved = if up { self.in_flight + 1 } else { self.in_flight - 1 };
-        self.in_flight = moved.clamp(1, MOST);
+        self.in_flight = moved.clamp(1, MAX_IN_FLIGHT);
         if self.in_flight != moved {
             self.up = !up;
         }
@@ -301,7 +301,7 @@ impl Tuner {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Tuner, Walk, coroutines, group};
+    use super::{MAX_IN_FLIGHT, Tuner, Walk, coroutines, group};
     use crate::Hop;
     use alloc::vec;
     use alloc::vec::Vec;
@@ -332,7 +332,7 @@ mod tests {
         let addrs: Vec<u16> = (0..150).map(|i| i * 7 + 1).collect();
         let right: Vec<Hop> = addrs.iter().map(|&addr| Hop(addr.into())).collect();
         for len in 0..addrs.len() {
-            for in_flight in [0, 1, 2, 7, 32, MOST, 1000] {
+            for in_flight in [0, 1, 2, 7, 32, MAX_IN_FLIGHT, 1000] {
                 let mut out = vec![Hop::NONE; len];
                 coroutines(&Stairs, &addrs[..len], &mut out, in_flight);
                 assert_eq!(out, right[..len]);
@@ -350,9 +350,9 @@ mod tests {
             for _ in 0..500 {
                 let cost = 100 + 10 * tuner.in_flight().abs_diff(best) as u64;
                 tuner.observe(cost * 32, 32);
-                assert!((1..=MOST).contains(&tuner.in_flight()));
+                assert!((1..=MAX_IN_FLIGHT).contains(&tuner.in_flight()));
             }
-            assert!(tuner.in_flight().abs_diff(best.min(MOST)) <= 2, "{best}: {tuner:?}");
+            assert!(tuner.in_flight().abs_diff(best.min(MAX_IN_FLIGHT)) <= 2, "{best}: {tuner:?}");
         }
     }
 }

@@ -22,7 +22,7 @@
 //! longest match; one probe in 2^13 is in vain, and the search goes on with the next
 //! shorter length. Filters have k = 13 hash functions and 18.755 bits a route of
 //! their length, tables two slots a route; a length that outgrows either, or shrinks
-//! by a tenth, is made anew by itself.
+//! by a tenth, is rebuilt by itself.
 //!
 //! Lookups: in the best and typical case one probe of a table, in the worst one for
 //! every length there is (probability 2^-13 each). A CPU tests the filters one after the other,

@@ -3,7 +3,7 @@
 //! The bytes that lookups may touch (the footprint) are within a tenth of a fresh
 //! build's. The bytes on the heap of the whole [`Updater`] but for its routes (the
 //! builder, the table that is read and the one that is idle) may be up to twice those
-//! of one that is made anew of the routes that are left: a `Vec` that has grown has
+//! of one that is built from the routes that are left: a `Vec` that has grown has
 //! up to as much room again, and there are journals. But the second half of the updates
 //! adds to them no more than a tenth: nothing is leaked. Both allow for [`STEP`], by
 //! which a small heap may jump; of a full table and a million updates it is nothing.

@@ -29,7 +29,7 @@ use core::sync::atomic::Ordering;
 
 use super::masks::{before, first, mask, narrow};
 use super::{NEON, level};
-use crate::arch::vector::{LANES, MOST, WideKernel, Words};
+use crate::arch::vector::{LANES, MAX_ITEMS, WideKernel, Words};
 
 /// The proof that lanes are enabled, made by [`wide`] alone.
 #[derive(Clone, Copy, Debug)]
@@ -321,7 +321,7 @@ impl Wide {
             return self.all(0);
         }
         // An index is a number below 2^31, here as on other architectures.
-        let len = self.all(len.min(MOST) as u32);
+        let len = self.all(len.min(MAX_ITEMS) as u32);
         // SAFETY: see above.
         let below = both(at, len, |at, len| unsafe { vcltq_u32(at, len) });
         let there = self.and(below, self.spread(mask));

@@ -16,7 +16,7 @@
 //!
 //! A foreign key is refused after two loads on average, a known one takes 13. A
 //! count that has reached 255 stays there: its bit is then never cleared, which is
-//! safe, until the filter is made anew.
+//! safe, until the filter is rebuilt.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -112,7 +112,7 @@ impl Counting {
         suits(self.capacity, keys)
     }
 
-    /// Makes the filter anew, of `count` keys with these hashes.
+    /// Rebuilds the filter, of `count` keys with these hashes.
     pub(crate) fn rebuild(&mut self, count: usize, hashes: impl Iterator<Item = u64>) {
         self.capacity = room(count);
         self.keys = 0;

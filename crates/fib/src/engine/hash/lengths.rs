@@ -235,7 +235,7 @@ impl<K: Addr, V: Listed> LevelBuilder<K, V> {
         }
     }
 
-    /// Makes the filter anew from the table, which lists `keys` keys.
+    /// Rebuilds the filter from the table, which lists `keys` keys.
     fn rebuild(&mut self, keys: usize) {
         let len = self.len;
         let listed = self.table.iter().filter(|(_, value)| value.listed());

@@ -12,7 +12,7 @@
 //! [`bloom`] and [`table`] are the two structures, [`lengths`] has one of each for
 //! every prefix length.
 //!
-//! Sizes follow the number of keys: a structure is made anew when it is too small
+//! Sizes follow the number of keys: a structure is rebuilt when it is too small
 //! or by a tenth too large, so that tables that shrink give their memory back, and
 //! a key that comes and goes at the border moves nothing.
 

@@ -12,7 +12,7 @@
 //! gives three spans back and takes three. A shorter route touches all slots below
 //! it, except where only its hop changes: it is found there by index. A span that
 //! moves leaves a hole; once holes are a sixteenth of an array, all slots are laid
-//! out anew, one after the other.
+//! out again, one after the other.
 //!
 //! O(n log n) for n routes of the slots touched.
 

@@ -37,7 +37,7 @@
 //! sorted within a slot only.
 //!
 //! The paper has no incremental update: the slots of the root that a route touches
-//! are built anew (`builder.rs`). That is quick in IPv4; in IPv6, where a few dozen
+//! are rebuilt (`builder.rs`). That is quick in IPv4; in IPv6, where a few dozen
 //! slots hold nearly all, it is not. Limits: 2^31 - 1 items of each array.
 
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
 //! Lays runs out as a Lulea table, and patches it.
 //!
-//! The paper builds a table anew for every change. Here a change is a patch of the
+//! The paper rebuilds a table for every change. Here a change is a patch of the
 //! blocks of half an address (16 bits of IPv4) that it touches: each is split into
 //! slots, a slot with several runs into a chunk of the next level, and so on; a chunk
 //! that was there before is written over where it stays of its kind. Then the first
@@ -71,7 +71,7 @@ impl<P: Pointer, L: Leaf> LuleaBuilder<P, L> {
         builder
     }
 
-    /// Makes the code words anew of the stretches that hold slots `first` to `last`.
+    /// Rebuilds the code words of the stretches that hold slots `first` to `last`.
     fn encode(&mut self, first: usize, last: usize) -> Result<(), Full> {
         let each = self.height.stretch();
         let size = self.height.slots() * each / self.height.word_count();

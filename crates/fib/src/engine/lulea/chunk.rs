@@ -384,7 +384,7 @@ impl<T: Copy + Default + Eq> Chunks<T> {
     }
 }
 
-/// Writes a chunk where one is, or stores it anew; returns its index.
+/// Writes a chunk where one is, or stores a new one; returns its index.
 fn put<C: Copy + PartialEq>(arena: &mut Arena<C>, at: Option<usize>, chunk: C) -> usize {
     arena.replace(at.unwrap_or(0), at.iter().count(), &[chunk])
 }

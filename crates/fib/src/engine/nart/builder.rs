@@ -82,7 +82,7 @@ fn mark<L: Leaf>() -> L {
 }
 
 impl<A: Addr, L: Leaf> NartBuilder<A, L> {
-    /// Lays the block of one level-1 entry out anew.
+    /// Rebuilds the block of one level-1 entry.
     fn patch(&mut self, rib: &Rib<A>, index: usize) -> Result<(), Full> {
         let (first, second) = levels(A::BITS);
         let width = second - first;

@@ -35,7 +35,7 @@
 //! | `rank` | 1 or 3, 5 below /24 | 1.0 |
 //! | `flat` | 1 or 2, 3 below /24 | 2.7 |
 //!
-//! A patch computes the entries of its upper halves and lays the chunks out anew that
+//! A patch computes the entries of its upper halves and rebuilds the chunks that
 //! differ; O(256 + runs) for each. Chunks are never changed, and alternating tables
 //! share them (`shared_pool.rs`). Limits: 2^30 hops, and 2^22 places, of 4 bytes or,
 //! for tables that need more, of 16, 64 or 256 (*grain*).
@@ -45,7 +45,7 @@ use core::marker::PhantomData;
 
 use super::sail::{low, pivot, upper};
 use super::{Engine, Part, Step, chain};
-use crate::arch::lanes::{self, MOST};
+use crate::arch::lanes::{self, MAX_ITEMS};
 use crate::arch::{self, Kernel};
 use crate::image::Storable;
 use crate::shared_pool::PoolSnapshot;
@@ -219,7 +219,7 @@ impl<A: Addr, F: Form> Engine<A> for Chunked<A, F> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        if self.chunks.len() > MOST || !lanes::batch(self, addrs, out) {
+        if self.chunks.len() > MAX_ITEMS || !lanes::batch(self, addrs, out) {
             arch::run(Batch { table: self, addrs, out });
         }
     }

@@ -9,7 +9,7 @@
 //! node or chunk in which the owned entry is then stored is that user; if identical content was
 //! stored before, the entries in it are released.
 //!
-//! A patch of up to 24 bits makes nodes anew from the runs. A longer one makes only the
+//! A patch of up to 24 bits rebuilds nodes from the runs. A longer one makes only the
 //! entries of its 32-bit blocks and puts them among those that the node has already.
 
 use alloc::vec;
@@ -205,7 +205,7 @@ impl<A: FamilyLayout> Rank6Builder<A> {
         let starts = list.len() - 1;
         let level = Cuts::<A>::FIRST;
         // Far back in a large array there is room in an entry for the place alone.
-        if starts <= Cuts::<A>::MOST && entry::counts(self.nodes.all().len()) {
+        if starts <= Cuts::<A>::MAX_STARTS && entry::counts(self.nodes.all().len()) {
             let at = self.store(kind::NODE, &chunk::node(&list), slots, level);
             return Ok(entry::with_count(kind::NODE, at, starts));
         }

@@ -189,9 +189,9 @@ pub(super) const fn many_starts(starts: usize) -> usize {
 /// tenth more lookups of addresses drawn by prefix).
 const NODE_WINDOW: usize = 16 + BYTES + 1;
 const FEW_WINDOW: usize = HALVES / 2 + HALVES / 2 + 1;
-const MANY_WINDOW: usize = many_starts(MOST) + filled(MOST) + MOST / 4 + 1;
+const MANY_WINDOW: usize = many_starts(MAX_STARTS) + filled(MAX_STARTS) + MAX_STARTS / 4 + 1;
 /// The most starts whose separators are one vector.
-const MOST: usize = HALVES * (HALVES + 1);
+const MAX_STARTS: usize = HALVES * (HALVES + 1);
 
 /// Returns `N` words from `at` on, if there are as many.
 #[inline(always)]

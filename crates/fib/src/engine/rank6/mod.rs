@@ -27,7 +27,7 @@
 //! format by format (`wide.rs`). Without vectors each key is looked up on its own, with binary
 //! searches.
 //!
-//! **Updates** are patched by blocks of 32 bits: the chunk of that block is written anew,
+//! **Updates** are patched by blocks of 32 bits: the chunk of that block is written again,
 //! and the node and the block of 2^8 entries above it if its entry has moved.
 //!
 //! The idea of a direct table with ranges below is DXR's (Zec, Rizzo, Mikuc 2012), the
@@ -81,7 +81,7 @@ impl<A: FamilyLayout> Cuts<A> {
     /// The bit at which longer ranges begin.
     const LONG: u32 = A::Upper::BITS;
     /// A node of more starts is a table.
-    const MOST: usize = (1 << Self::NODE) / 4;
+    const MAX_STARTS: usize = (1 << Self::NODE) / 4;
 }
 
 /// A range of addresses below one upper half: where it begins, and its hop. The

@@ -3,7 +3,7 @@
 //! A level's chunks are equal blocks of one array (or of several that are numbered
 //! alike). A freed number is used again, the lowest first. Free numbers at the end are cut off; and
 //! when more than one in [`SPARE`] of the others is free, the last chunk must move into the lowest
-//! gap, so that a table which has shrunk takes little more than one built anew. Each chunk has one
+//! gap, so that a table which has shrunk takes little more than a new one. Each chunk has one
 //! owner, the entry that leads to it, which the caller then has to change.
 
 use alloc::collections::BTreeSet;

@@ -54,13 +54,13 @@ pub use builder::Sail6Builder;
 const GROUP: usize = 16;
 
 /// The most levels that any family has.
-const MOST: usize = 14;
+const MAX_LEVELS: usize = 14;
 
 /// How many levels, from the first on, the thesis keeps on chip whole.
 const ON_CHIP: usize = 4;
 
 /// The arrays, by the bits that their levels of IPv6 end at.
-const NAMES: [&str; MOST] = [
+const NAMES: [&str; MAX_LEVELS] = [
     "BCN16", "BCN24", "BCN32", "BCN40", "BCN48", "N64", "BCN72", "BCN80", "BCN88", "BCN96",
     "BCN104", "BCN112", "BCN120", "N128",
 ];
@@ -85,7 +85,7 @@ fn stride<A: Addr>(level: usize) -> u32 {
 
 /// Returns how many levels there are.
 fn levels<A: Addr>() -> usize {
-    (0..MOST).take_while(|&level| end::<A>(level) <= A::BITS).count()
+    (0..MAX_LEVELS).take_while(|&level| end::<A>(level) <= A::BITS).count()
 }
 
 /// A hop, or the number of a chunk on the next level.

@@ -17,7 +17,7 @@ fn routes<A: FamilyLayout>(rng: &mut fastrand::Rng, count: usize) -> Rib<A> {
     let mut at = A::MIN;
     for _ in 0..count {
         let wide = u128::from(rng.u64(..)) << 64 | u128::from(rng.u64(..));
-        // Some first bits of the last one, the rest anew.
+        // Some first bits of the last one, the rest random.
         let shared = rng.u64(..) as u32 % (A::BITS + 1);
         let fresh = A::from_u128(wide);
         at = A::from_u128(

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A change walks down to the node in which the route ends, making those that are
-//! missing, sets or clears one bit and stores that node's results anew, one longer or
+//! missing, sets or clears one bit and stores that node's results again, one longer or
 //! shorter: nothing else moves, and what a block left is a hole for the next of its
 //! size (`arena.rs`). A node that is added or removed moves its siblings likewise. On the way up,
 //! each node becomes an end node or ceases to be one.
@@ -68,7 +68,7 @@ impl<A: Addr, W: Bits, L: Leaf> TreeBitmapBuilder<A, W, L> {
         builder
     }
 
-    /// Lays the results of short routes out anew within `block`.
+    /// Rebuilds the results of short routes within `block`.
     fn lay_short(&mut self, block: Prefix<A>) -> Result<(), Full> {
         let mut runs = Vec::new();
         sweep_block(&self.short, block, &mut runs);

@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use super::{low, number, pivot, upper};
-use crate::arch::lanes::{LANES, MOST, SimdLookup, Wide, Words, batch, tops};
+use crate::arch::lanes::{LANES, MAX_ITEMS, SimdLookup, Wide, Words, batch, tops};
 use crate::engine::{Engine, Leaf, Part, Step};
 use crate::table::Table;
 use crate::{Addr, Hop};
@@ -207,7 +207,7 @@ impl<A: Addr, L: Leaf> Engine<A> for SailL<A, L> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        if self.n32.len() > MOST || !batch(self, addrs, out) {
+        if self.n32.len() > MAX_ITEMS || !batch(self, addrs, out) {
             self.groups(addrs, out);
         }
     }
