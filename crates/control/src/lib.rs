@@ -58,7 +58,7 @@ pub mod protocols;
 pub mod query;
 pub mod report;
 pub mod role;
-mod route_source;
+pub mod route_source;
 pub mod routes;
 mod server;
 pub mod service;
