@@ -72,14 +72,14 @@ send() {
 }
 status() { within gate "$program" show -j gate --socket "$work/sock"; }
 # Waits until the candidate has decided about so many packets.
-asked() {
+decided() {
     wait_for 10 eval "[ \$(status | json 'print(d[0][\"candidate\"][\"packets\"])') = $1 ]" ||
         fail "the candidate has not decided about $1 packets: $(status)"
 }
 seen() {
     send 192.0.2.1 10.1.0.9 5 192.0.2.66 10.1.0.9 3 192.0.2.200 10.1.0.9 4 192.0.2.1 10.1.7.1 2 \
         198.51.100.1 10.1.0.9 6 198.51.100.1 10.1.7.1 1 203.0.113.1 10.1.0.9 2
-    asked 23
+    decided 23
     status | json '
 g, s = d[0], d[0]["candidate"]
 # The policy in force decides: nothing is dropped by the candidate.
@@ -110,7 +110,7 @@ changed() {
     next <<<''
     within gate "${order[@]}" | grep -q '1 candidate policy' || fail "the reload does not name the candidate"
     send 198.51.100.1 10.1.0.9 2 192.0.2.1 10.1.0.9 2
-    asked 4
+    decided 4
     status | json '
 (change,) = d[0]["candidate"]["changes"]
 assert (change["policy"], change["candidate"], change["packets"]) == ("back", "no route", 2), change'

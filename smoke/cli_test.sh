@@ -37,7 +37,7 @@ found=$(within here ip -j route | "$program" route get --table - 198.51.100.77 2
 grep -q '^198.51.100.77 in 198.51.100.0/24 via 192.0.2.9' <<<"$found" || fail "ip -j route: $found"
 grep -q '^203.0.113.1 in 0.0.0.0/0 via 192.0.2.7' <<<"$found" || fail "ip -j route: $found"
 
-# The generator: the same seed the same bytes, another seed others, sizes as asked.
+# The generator: the same seed the same bytes, another seed others, sizes as requested.
 generate=("$program" table generate --v4 20000 --v6 5000)
 "${generate[@]}" --seed 7 >"$work/first"
 "${generate[@]}" --seed 7 --output "$work/second"
@@ -45,7 +45,7 @@ generate=("$program" table generate --v4 20000 --v6 5000)
 cmp "$work/first" "$work/second" || fail "the generator does not repeat itself"
 ! cmp -s "$work/first" "$work/third" || fail "two seeds, one table"
 sizes=$("$program" table info -j "$work/first" | json 'print(d["v4"]["prefixes"], d["v6"]["prefixes"])')
-[ "$sizes" = "20000 5000" ] || fail "asked for 20000 and 5000 routes, got $sizes"
+[ "$sizes" = "20000 5000" ] || fail "requested 20000 and 5000 routes, got $sizes"
 
 # A reader that leaves is no error; a disk that is full is.
 "${generate[@]}" 2>"$work/err" | head -n 1 >/dev/null

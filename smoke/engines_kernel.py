@@ -1,4 +1,4 @@
-"""Loads a whole table into this namespace's kernel and asks it for many addresses.
+"""Loads a whole table into this namespace's kernel and queries it for many addresses.
 
     engines_kernel.py TABLE FAMILY COUNT    prints `ADDRESS VALUE`, or `ADDRESS -`
 
@@ -17,7 +17,7 @@ random.seed(20151023)
 path, family, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 bits = 32 if family == 4 else 128
 make = ipaddress.IPv4Address if family == 4 else ipaddress.IPv6Address
-# One gateway a value, from here on; nothing asked is in this range.
+# One gateway a value, from here on; no queried address is in this range.
 base = int(make("10.0.0.0" if family == 4 else "fd00:ff::"))
 
 

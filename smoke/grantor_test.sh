@@ -138,8 +138,8 @@ echo "198.51.100.64/26" >"$work/deny.txt"
 "$program" policy test "$work/next.lua" -c "$work/v2.toml" --pcap "$work/seen.pcap" -j |
     json 'assert (d["packets"], d["flows"], d["unread"]) == (200, 101, 0), d
 # The policy denies the sources from .64 to .99, which are on its list.
-assert d["policy"]["packets"] == 164 and d["policy"]["asked"] == 101, d
-assert d["candidate"]["packets"] == 0 and d["candidate"]["asked"] == 101, d
+assert d["policy"]["packets"] == 164 and d["policy"]["requests"] == 101, d
+assert d["candidate"]["packets"] == 0 and d["candidate"]["requests"] == 101, d
 first = d["changed_flows"][0]
 assert first["source"] == "10.1.0.2" and first["policy"].endswith("; 100 of 100 packets pass"), first
 assert first["candidate"] == "declined for 5 s; 0 of 100 packets pass" and d["changed"] == 101, d'

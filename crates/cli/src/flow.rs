@@ -245,3 +245,52 @@ pub(crate) fn write_program(out: &mut impl Write, program: &ProgramInfo) -> std:
     writeln!(out, ", of {}, sha256 {}{previous}", program.origin, program.digest)?;
     program.reason.iter().try_for_each(|reason| writeln!(out, "    {reason}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{write_candidate, write_flow};
+
+    /// Asserts that the guide has `text`, which a command prints.
+    fn assert_in_guide(text: &[u8]) {
+        let text = std::str::from_utf8(text).unwrap();
+        assert!(include_str!("../../../docs/guide/gate.md").contains(text), "no {text:?}");
+    }
+
+    #[test]
+    fn guide_has_the_output_of_flow_explain() {
+        let flow = serde_json::from_value(json!({
+            "source": "10.1.0.30", "destination": "192.0.2.7", "state": "granted",
+            "expires": 57.3, "budget": 1536, "renewal": 47.3,
+            "rule": "192.0.2.0/24", "line": 19, "action": "grantors site",
+            "version": "2026-11-22", "generation": 1,
+            "dropped": "over_rate", "last_drop_ago": 0.2,
+        }));
+        let mut out = Vec::new();
+        write_flow(&mut out, &flow.unwrap()).unwrap();
+        assert_in_guide(&out);
+    }
+
+    #[test]
+    fn guide_has_the_report_of_a_candidate() {
+        let change = |candidate, packets| {
+            json!({
+                "policy": "grantors site", "candidate": candidate,
+                "samples": packets, "packets": packets,
+            })
+        };
+        let status = serde_json::from_value(json!({
+            "version": "next", "prefixes": 4, "samples": 23, "packets": 23,
+            "changes": [change("grantors other", 4), change("drop", 3)],
+            "flows": [{
+                "source": "10.1.0.9", "destination": "192.0.2.200", "packets": 4, "ago": 0.8,
+                "policy": { "action": "grantors site", "rule": "192.0.2.0/24", "line": 16 },
+                "candidate": { "action": "grantors other", "rule": "192.0.2.128/25", "line": 11 },
+            }],
+        }));
+        let mut out = Vec::new();
+        write_candidate(&mut out, &status.unwrap()).unwrap();
+        assert_in_guide(&out);
+    }
+}

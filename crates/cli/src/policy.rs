@@ -109,7 +109,7 @@ struct Passed {
     packets: u64,
     bytes: u64,
     /// Requests that the policy decided.
-    asked: u64,
+    requests: u64,
 }
 
 /// Runs the test.
@@ -231,7 +231,7 @@ fn replay_capture(
         fates.fold(Passed::default(), |sum, fate| Passed {
             packets: sum.packets + fate.passed,
             bytes: sum.bytes + fate.passed_bytes,
-            asked: sum.asked + fate.asked,
+            requests: sum.requests + fate.requests,
         })
     };
     Ok(TestResult {
@@ -274,7 +274,7 @@ fn changed_flow(flow: &Flow, was: &FlowSummary, will: &FlowSummary) -> ChangedDe
         destination,
         policy: text(was),
         candidate: text(will),
-        requests: was.asked.max(will.asked),
+        requests: was.requests.max(will.requests),
     }
 }
 
@@ -330,10 +330,10 @@ fn write_result(out: &mut impl Write, result: &TestResult) -> std::io::Result<()
             let flows = result.flows.unwrap_or(0);
             writeln!(out, "{packets} packets of {flows} flows, {unread} unreadable")?;
             for (which, passed) in [("policy", policy), ("candidate", candidate)] {
-                let Passed { packets, bytes, asked } = passed;
+                let Passed { packets, bytes, requests } = passed;
                 writeln!(
                     out,
-                    "{which:<10} {packets} packets pass, {bytes} bytes; {asked} requests"
+                    "{which:<10} {packets} packets pass, {bytes} bytes; {requests} requests"
                 )?;
             }
         }

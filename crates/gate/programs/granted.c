@@ -2,7 +2,7 @@
  *
  * A window of one second, which begins with the first packet after the end of the last one, has
  * `rate_kib` KiB. A packet that exceeds it is dropped and uses nothing. From `next_renewal_ms` on,
- * a packet every `renewal_step_ms` asks for renewal.
+ * a packet every `renewal_step_ms` requests renewal.
  */
 #include "flow.h"
 

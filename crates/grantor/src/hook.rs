@@ -243,7 +243,7 @@ impl GrantorHook {
         let kind = if six { ethernet::IPV6 } else { ethernet::IPV4 };
         ether[12..].copy_from_slice(&kind.to_be_bytes());
         *front = ether;
-        if !opened.asks() {
+        if !opened.requests_renewal() {
             return Decapsulation::Routed(frame);
         }
         let key = match six {

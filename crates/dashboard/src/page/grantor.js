@@ -24,7 +24,7 @@ export function picturesOfGrantor(grantor, history) {
     ["To the gates, a second", "a second", [rates("decisions", "decisions.items"), rates("messages", "decisions.messages"), rates("acknowledgements", "decisions.acks_received"), rates("abandoned", "decisions.abandoned")]],
   ];
   if (grantor.candidate) {
-    all.push(["The candidate, a second", "a second", [rates("asked", "candidate.requests"), rates("differs", "candidate.changed"), rates("failed", "candidate.failed")]]);
+    all.push(["The candidate, a second", "a second", [rates("requests", "candidate.requests"), rates("differs", "candidate.changed"), rates("failed", "candidate.failed")]]);
   }
   return all;
 }

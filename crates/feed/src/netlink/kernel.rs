@@ -61,7 +61,7 @@ const GROUPS: u32 = GROUP_LINK
 /// The groups of a feed without routes: links and addresses.
 const GROUPS_WITHOUT_ROUTES: u32 = GROUP_LINK | GROUP_IPV4_IFADDR | GROUP_IPV6_IFADDR;
 
-/// The receive buffer asked for at first, in bytes, and the most it grows to.
+/// The receive buffer requested at first, in bytes, and the most it grows to.
 const BUFFER: usize = 16 << 20;
 const LARGEST_BUFFER: usize = 512 << 20;
 /// The size of the buffer for one receive, in bytes.

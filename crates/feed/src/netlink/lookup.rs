@@ -5,7 +5,7 @@
 //!                                          └► an error that names the kind of route
 //! ```
 //!
-//! `ip route get fibmatch ADDRESS` (ip-route(8)). A dump lists routes; this asks the code that
+//! `ip route get fibmatch ADDRESS` (ip-route(8)). A dump lists routes; this queries the code that
 //! forwards, so a comparison with it covers the rules (`ip rule`) too, and the answer names the table
 //! that the rules led to. The kernel answers within the call, in some microseconds.
 //!

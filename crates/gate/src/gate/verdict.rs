@@ -26,7 +26,7 @@ pub enum Verdict {
         /// The DSCP.
         dscp: u8,
     },
-    /// To the grantor, encapsulated, with DSCP 1, or 2 where it asks for renewal.
+    /// To the grantor, encapsulated, with DSCP 1, or 2 where it requests renewal.
     Granted {
         /// The grantor.
         grantor: Address,

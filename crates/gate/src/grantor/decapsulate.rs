@@ -3,7 +3,7 @@
 //! ```text
 //!   │ outer header │ UDP, perhaps │ inner packet …
 //!         │                               DSCP 0, 1   delivered
-//!         │                                    2       granted, asks for renewal: policy
+//!         │                                    2       granted, requests renewal: policy
 //!         └─ source: which gate               3 to 63  a request: policy
 //! ```
 //!
@@ -37,7 +37,7 @@ pub struct DecapsulatedPacket {
 
 impl DecapsulatedPacket {
     /// Returns whether a policy decides about it; otherwise it was granted and is delivered.
-    pub fn asks(&self) -> bool {
+    pub fn requests_renewal(&self) -> bool {
         self.dscp >= 2
     }
 }

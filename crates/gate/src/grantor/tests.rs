@@ -488,9 +488,9 @@ fn packet_is_decapsulated() {
     bytes.extend_from_slice(&[0; 6]);
     let opened = decapsulate(&mut bytes).unwrap();
     assert_eq!((opened.gate, opened.to), (Address::V4(0x0a00_0009), Address::V4(0x0a00_0001)));
-    assert_eq!((opened.dscp, opened.congested, opened.asks()), (41, false, true));
+    assert_eq!((opened.dscp, opened.congested, opened.requests_renewal()), (41, false, true));
     assert_eq!(bytes[opened.offset..opened.end], inner);
-    assert!(!decapsulate(&mut sealed(&inner, 1, 0)).unwrap().asks());
+    assert!(!decapsulate(&mut sealed(&inner, 1, 0)).unwrap().requests_renewal());
     // Marked on the path: dropped if the sender does not support ECN.
     assert_eq!(decapsulate(&mut sealed(&inner, 41, 3)), Err(DecapsulationError::Congested));
     ipv4::View::parse(&mut inner[..]).unwrap().set_tos(2);

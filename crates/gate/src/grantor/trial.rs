@@ -35,7 +35,7 @@ pub struct FlowSummary {
     /// Their bytes, from the IP header on.
     pub bytes: u64,
     /// Packets that the policy has decided about.
-    pub asked: u64,
+    pub requests: u64,
     /// Packets that reached the protected network.
     pub passed: u64,
     /// Their bytes.
@@ -119,7 +119,7 @@ impl Trial {
         if let Some(dscp) = dscp {
             self.decided.clear();
             self.grantor.decide(now, &[Request { dscp, ..request }], &mut self.decided);
-            summary.asked += 1;
+            summary.requests += 1;
             summary.last = self.decided.first().copied().or(summary.last);
             passes = self.decided.iter().any(|decided| decided.deliver);
             for item in self.decided.iter().filter_map(|decided| decided.item) {
@@ -179,7 +179,7 @@ mod tests {
         }
         // Requests at 0, 10 and 20 seconds, or a packet later.
         let summary = summary(trial, 1);
-        assert_eq!((summary.packets, summary.asked, summary.passed), (30, 3, 0));
+        assert_eq!((summary.packets, summary.requests, summary.passed), (30, 3, 0));
         assert_eq!(summary.last.unwrap().to_string(), "declined for 10 s");
     }
 
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(summary.packets, 1000);
         assert!((170..=200).contains(&summary.passed), "{summary:?}");
         // The first, and renewals from 5 s on, each 3 s.
-        assert!((2..=4).contains(&summary.asked), "{summary:?}");
+        assert!((2..=4).contains(&summary.requests), "{summary:?}");
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
         trial.packet(50, b"no packet");
         let (flows, unread) = trial.end();
         let summary = flows.values().next().unwrap();
-        assert_eq!((unread, flows.len(), summary.asked, summary.passed), (1, 1, 50, 0));
+        assert_eq!((unread, flows.len(), summary.requests, summary.passed), (1, 1, 50, 0));
         assert_eq!(
             (summary.bytes, summary.last.unwrap().to_string().as_str()),
             (2000, "nothing returned")
