@@ -64,7 +64,7 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     steps.push(programs.build(&[NOT_INCREMENTAL]));
     steps.extend(programs.steps(|target| !target.needs_root).into_iter().map(Step::concurrent));
     steps.extend(simd_levels(&programs).into_iter().map(Step::concurrent));
-    steps.push(programs.doc_tests());
+    steps.push(programs.doc_tests(&[NOT_INCREMENTAL]));
     // Each builds in its own folder.
     let instrumented = [sanitizers::address()?, sanitizers::loom()?, sanitizers::thread()?];
     steps.extend(instrumented.into_iter().flatten().map(Step::concurrent));

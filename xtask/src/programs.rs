@@ -140,14 +140,19 @@ impl Programs {
         })
     }
 
-    /// Returns the step that runs the examples of the documentation.
-    pub(crate) fn doc_tests(&self) -> Step {
+    /// Returns the step that runs the examples of the documentation, in an environment with `env`: that
+    /// of the build, whose libraries it uses.
+    pub(crate) fn doc_tests(&self, env: &[(&'static str, &str)]) -> Step {
         let mut words = vec!["test", "--workspace", "--doc", "--no-fail-fast"];
         let features = self.features.join(",");
         if !features.is_empty() {
             words.extend(["--features", &features]);
         }
-        Step::cargo_test("documentation tests", CommandLine::cargo(&words), &[])
+        let mut command = CommandLine::cargo(&words);
+        for (name, value) in env {
+            command = command.env(name, *value);
+        }
+        Step::cargo_test("documentation tests", command, &[])
     }
 
     /// Returns a step for each target that `select` chooses.
