@@ -123,28 +123,14 @@ impl LogLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datapath::ReversePathFilter;
 
     fn port() -> PlanePort {
         PlanePort {
-            interface: 7,
-            name: "eth0".into(),
-            configured: "eth0".into(),
             mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
             up: true,
             enabled: true,
-            gone: false,
-            served: true,
-            unfit: None,
-            problem: None,
-            master: None,
-            table: 254,
-            follows_rules: true,
-            further: false,
-            rule_conflict: None,
-            isolated: [false; 2],
-            sources: ReversePathFilter::Off,
+            ..PlanePort::new(7, "eth0")
         }
     }
 

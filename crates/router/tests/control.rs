@@ -93,24 +93,8 @@ fn leads(config: &Config, tables: &StaticTables, address: &str) -> Option<Target
 fn plane(config: &Config, tables: StaticTables, links: &[([u8; 6], u32)]) -> Plane {
     let index = |at: usize| at as u32 + 1;
     let port = |(at, interface): (usize, &config::Interface)| PlanePort {
-        interface: index(at),
-        name: interface.name.clone(),
-        configured: interface.name.clone(),
-        mac: [0; 6],
-        mtu: 0,
-        up: false,
-        enabled: false,
-        gone: false,
-        served: true,
-        unfit: None,
-        problem: None,
-        master: None,
-        table: config::MAIN,
-        follows_rules: false,
-        further: false,
-        rule_conflict: None,
-        isolated: [false; 2],
         sources: interface.sources,
+        ..PlanePort::new(index(at), &interface.name)
     };
     let ports = Ports::new(config.interfaces.iter().enumerate().map(port));
     let mut plane = Plane::with_static_routes(ports, tables).unwrap();

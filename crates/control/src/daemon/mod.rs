@@ -504,23 +504,9 @@ fn port(
     index: &IndexOf<'_>,
 ) -> io::Result<PlanePort> {
     Ok(PlanePort {
-        interface: index(&interface.name)?,
-        name: interface.name.clone(),
-        configured: interface.name.clone(),
-        mac: [0; 6],
-        mtu: 0,
-        up: false,
-        enabled: false,
-        gone: false,
-        served: true,
-        unfit: None,
-        problem: None,
-        master: None,
         table: interface.table.unwrap_or(config::MAIN),
         follows_rules: origin == RouteOrigin::Kernel && interface.table.is_none(),
-        further: false,
-        rule_conflict: None,
-        isolated: [false; 2],
         sources: interface.sources,
+        ..PlanePort::new(index(&interface.name)?, &interface.name)
     })
 }

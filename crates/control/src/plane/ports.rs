@@ -12,6 +12,7 @@ use feed::netlink::Link;
 
 use super::policy::{RuleConflict, RuleResult};
 use crate::links;
+use config::MAIN;
 use datapath::{Adjacency, ReversePathFilter};
 
 /// One port.
@@ -57,6 +58,31 @@ pub struct PlanePort {
 }
 
 impl PlanePort {
+    /// Makes the port of an interface whose link the kernel has not reported yet: it is down, and its
+    /// table is the main one, which no rule selects.
+    pub fn new(interface: u32, name: &str) -> Self {
+        Self {
+            interface,
+            name: name.to_owned(),
+            configured: name.to_owned(),
+            mac: [0; 6],
+            mtu: 0,
+            up: false,
+            enabled: false,
+            gone: false,
+            served: true,
+            unfit: None,
+            problem: None,
+            master: None,
+            table: MAIN,
+            follows_rules: false,
+            further: false,
+            rule_conflict: None,
+            isolated: [false; 2],
+            sources: ReversePathFilter::Off,
+        }
+    }
+
     /// Returns whether the rules now select another table, which a new plane would use.
     pub fn has_moved(&self) -> bool {
         let conflict = self.rule_conflict.as_ref().filter(|conflict| !conflict.v6);

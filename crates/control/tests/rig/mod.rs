@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use datapath::{Adjacencies, Adjacency, Ingresses, Lookup, ReversePathFilter, Tables, Verdict};
+use datapath::{Adjacencies, Adjacency, Ingresses, Lookup, Tables, Verdict};
 use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Target, Via};
 use fib::{Choice, Hop, Reader};
 use fingerpost_control::plane::{Plane, PlanePort, Ports};
@@ -50,24 +50,9 @@ impl Rig {
     /// their memory.
     pub(crate) fn new(by: u32, together: bool) -> Self {
         let port = |interface: u32| PlanePort {
-            interface: interface + by,
-            name: format!("eth{interface}"),
-            mac: [0; 6],
-            mtu: 0,
-            configured: format!("eth{interface}"),
-            up: false,
-            enabled: false,
-            gone: false,
-            served: true,
-            unfit: None,
-            problem: None,
-            master: None,
             table: if interface == 3 { OTHER } else { MAIN },
             follows_rules: interface != 3,
-            further: false,
-            rule_conflict: None,
-            isolated: [false; 2],
-            sources: ReversePathFilter::Off,
+            ..PlanePort::new(interface + by, &format!("eth{interface}"))
         };
         let ports = Ports::new([1, 2, 3].map(port));
         let mut plane = Plane::new(ports, Choice::Auto, Choice::Auto, together).unwrap();
