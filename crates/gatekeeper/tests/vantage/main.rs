@@ -1,10 +1,10 @@
 //! A worker with a gate's hook: every packet ends once, nothing is allocated, and packets leave a
 //! tunnel unchanged.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 
-use datapath::{Adjacency, Origin, Verdict};
+use datapath::{Adjacency, Origin, SIZE, Verdict};
 use fastrand::Rng;
 use fib::Hop;
 use fingerpost_gatekeeper::RuleOutcome;
@@ -315,6 +315,37 @@ fn oversize_packets_are_answered_within_the_budget_of_their_source() {
     assert!((18..=20).contains(&answers), "{answers}");
     assert_eq!(rig.count(Verdict::TooBig), 2000);
     assert_eq!(rig.worker.stats().snapshot().originated, answers);
+}
+
+/// A turn sends at most [`SIZE`] packets, in parts of 64. If the last part is too long for the
+/// tunnel, the hook gets its packets back in the same turn, in a call without room, and the answers
+/// leave in the next turn.
+#[test]
+fn oversize_packets_of_a_full_turn_are_answered_in_the_next_turn() {
+    let mut rig = Rig::new(config("100gbit", "[tunnel]\nicmp_rate = 1000000"));
+    let sources: Vec<u32> = (0..SIZE as u32).map(|i| 0x0b00_0001 + (i << 8)).collect();
+    for &source in &sources {
+        rig.grant(Flow::v4(source, PROTECTED), 1 << 20);
+    }
+    let (short, long) = sources.split_at(SIZE - 64);
+    for &source in short {
+        rig.far[0].send(&v4(source, PROTECTED));
+    }
+    for &source in long {
+        rig.far[0].send(&oversize(source, PROTECTED));
+    }
+    rig.worker.poll();
+    rig.check();
+    let stats = rig.worker.stats().snapshot();
+    assert_eq!((stats.sent(), stats.count(Verdict::TooBig)), (short.len() as u64, 64));
+    assert_eq!((stats.originated, stats.held), (64, 64));
+    rig.worker.poll();
+    rig.check();
+    let mut answered = BTreeSet::new();
+    while let Some(got) = rig.far[0].take() {
+        answered.insert(ipv4::View::parse(&got[14..]).unwrap().dst());
+    }
+    assert!(answered.iter().eq(long), "{answered:?}");
 }
 
 /// Neither one source nor forged sources use up the answers of others.
