@@ -104,6 +104,8 @@ const UNFINISHED: [(&str, &str); 6] = [
 /// Checks all rules; the error lists every breach, a line each.
 pub(crate) fn check(metadata: &Value) -> Result<(), String> {
     let mut wrong = layering(metadata);
+    let readme = fs::read_to_string("README.md").unwrap_or_default();
+    wrong.extend(unlisted(metadata, &readme));
     let mut files = Vec::new();
     for folder in ["crates", "xtask", "fuzz", "smoke", "docs", "data", "bench"] {
         walk(Path::new(folder), &mut files);
@@ -154,6 +156,17 @@ fn layering(metadata: &Value) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Lists the folders of `crates/` that the layout in the README leaves out.
+fn unlisted(metadata: &Value, readme: &str) -> Vec<String> {
+    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let folders = packages.iter().filter_map(|package| {
+        let folder = Path::new(package["manifest_path"].as_str()?).parent()?;
+        folder.parent()?.ends_with("crates").then_some(folder.file_name()?.to_str()?)
+    });
+    let missing = folders.filter(|name| !readme.contains(&format!("(crates/{name})")));
+    missing.map(|name| format!("README.md: no row for crates/{name} in the layout")).collect()
 }
 
 /// Returns the name of a package without the project's prefix.
@@ -277,6 +290,17 @@ mod tests {
         assert_eq!(layering(&json!({"packages": [{"name": "new", "dependencies": []}]})).len(), 1);
         assert_eq!(layering(&json!({"packages": []})).len(), 1);
         assert_eq!(layering(&json!({})).len(), 1);
+    }
+
+    #[test]
+    fn readme_without_a_crate_is_found() {
+        let metadata = json!({"packages": [
+            {"manifest_path": "/x/crates/fib/Cargo.toml"},
+            {"manifest_path": "/x/crates/wire/Cargo.toml"},
+            {"manifest_path": "/x/bench/Cargo.toml"},
+        ]});
+        let missing = unlisted(&metadata, "| [crates/fib](crates/fib) | the library |");
+        assert_eq!(missing, ["README.md: no row for crates/wire in the layout"]);
     }
 
     #[test]
