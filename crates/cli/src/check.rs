@@ -1,5 +1,5 @@
-//! The reports of `run --check`, `forward --check`, `gate check` and `grantor check`: one line for a valid
-//! configuration, with its warnings, or the errors.
+//! The reports of `run --check`, `forward --check`, `gate check` and `grantor check`: one line for a
+//! valid configuration, with its warnings, or the errors.
 //!
 //! ```text
 //!   valid: ports eth0, eth1                                            standard output, status 0

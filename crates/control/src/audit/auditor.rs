@@ -143,7 +143,7 @@ impl AuditLoop {
             })
         });
         let Some(Some((lookups, settle))) = reply else {
-            // Routes are changing: every difference is counted from its start once they have settled.
+            // Routes are changing; when they have settled, differences are counted from one again.
             self.pending.clear();
             return;
         };
