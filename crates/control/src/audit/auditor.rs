@@ -40,7 +40,7 @@ use fib::Hop;
 use threads::{Rights, Task};
 
 use super::diff::{MAIN, prefix_text};
-use super::{AuditFamily, is_resolvable, is_same_path};
+use super::{AuditFamily, is_delivered, is_resolvable, is_same_path};
 use crate::handle::ControlHandle;
 use crate::items;
 use crate::kernel_sync::{HEAL, KernelSync};
@@ -111,6 +111,8 @@ struct RouterLookup {
     expected: Option<HopTarget>,
     /// Whether the workers' table and the routes have the same hop.
     is_consistent: bool,
+    /// Whether the destination is one of the router's own addresses by now.
+    is_own: bool,
 }
 
 /// The result of comparing a destination.
@@ -193,6 +195,9 @@ impl AuditLoop {
             Ok(LookupResult::Route { table, .. }) if table != router.table => {
                 return AuditOutcome::Agrees;
             }
+            Ok(LookupResult::Route { info, .. }) if is_delivered(router.is_own, &info.target) => {
+                return AuditOutcome::Agrees;
+            }
             Ok(LookupResult::Route { prefix, info, .. }) => {
                 Some((prefix_text(&prefix), info.target))
             }
@@ -259,6 +264,7 @@ fn router_lookup(plane: &Plane, (at, address): Destination) -> Option<RouterLook
             found: plane.hop_target(found).cloned(),
             expected: expected.and_then(|hop| plane.hop_target(hop).cloned()),
             is_consistent: expected.unwrap_or(Hop::NONE) == found,
+            is_own: plane.is_own(address.ip()),
         })
     }
     match address {

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use feed::netlink::{AnyPrefix, Kernel, Lookup, LookupResult, NullFollower, Target};
 use fib::{Family, Hop, Prefix};
 
-use super::{AuditFamily, is_compared, is_resolvable, is_same_path, is_same_route};
+use super::{AuditFamily, is_compared, is_delivered, is_resolvable, is_same_path, is_same_route};
 use crate::handle::ControlHandle;
 use crate::kernel_sync::KernelSync;
 use crate::plane::{HopTarget, Plane};
@@ -118,6 +118,8 @@ struct RouterAnswer<A: Family> {
     routes: Option<HopTarget>,
     /// Whether the workers' table and the routes have the same hop.
     is_consistent: bool,
+    /// Whether the address is one of the router's own.
+    is_own: bool,
 }
 
 /// A discrepancy with the answers of both sides.
@@ -329,6 +331,9 @@ impl Diff<'_> {
         Ok(match self.lookup.get(address)? {
             LookupResult::Route { table: other, .. } if other != table => (None, true),
             _ if throws => (None, true),
+            LookupResult::Route { info, .. } if is_delivered(router.is_own, &info.target) => {
+                (None, true)
+            }
             LookupResult::Route { prefix, info, .. } => {
                 let agrees = is_same_path(of_router, Some(&info.target));
                 (Some((prefix_text(&prefix), (*info.target).clone())), agrees)
@@ -444,7 +449,13 @@ fn router_answer<A: AuditFamily>(
     number: u32,
     discrepancy: &Discrepancy<A>,
 ) -> RouterAnswer<A> {
-    let empty = RouterAnswer { prefix: None, table: None, routes: None, is_consistent: true };
+    let empty = RouterAnswer {
+        prefix: None,
+        table: None,
+        routes: None,
+        is_consistent: true,
+        is_own: false,
+    };
     let Some(table) = plane.table(number) else { return empty };
     let fib = A::of(table);
     let rib = fib.rib();
@@ -463,6 +474,7 @@ fn router_answer<A: AuditFamily>(
         table: plane.hop_target(found).cloned(),
         routes: plane.hop_target(wanted).cloned(),
         is_consistent: wanted == found,
+        is_own: plane.is_own(address.ip()),
     }
 }
 

@@ -90,6 +90,14 @@ fn is_resolvable(address: IpAddr) -> bool {
         }
 }
 
+/// Returns whether the kernel delivers packets to an address to this host, and the router has it
+/// among its own addresses, which it delivers before it looks up a route. As long as there is no
+/// policy rule, the kernel keeps the local table and the main table in one trie, and reports the
+/// main one for both.
+fn is_delivered(is_own: bool, kernel: &Target) -> bool {
+    is_own && matches!(kernel, Target::Local | Target::Broadcast | Target::Multicast)
+}
+
 /// Returns whether two targets have the same next hops with the same weights.
 fn is_same_target(a: &Target, b: &Target) -> bool {
     let key = |via: &Via| (via.interface, via.gateway, via.weight);
@@ -167,6 +175,13 @@ mod tests {
             assert!(!is_same_path(Some(&neighbor), Some(&Target::Via(vec![elsewhere]))));
         }
         assert!(!is_same_path(Some(&neighbor), None));
+    }
+
+    #[test]
+    fn own_address_is_delivered_only_where_the_kernel_delivers_it() {
+        let connected = Target::Via(vec![via(1, None, 1, false)]);
+        assert!(is_delivered(true, &Target::Local) && is_delivered(true, &Target::Broadcast));
+        assert!(!is_delivered(false, &Target::Local) && !is_delivered(true, &connected));
     }
 
     #[test]

@@ -314,6 +314,11 @@ impl Plane {
         locals
     }
 
+    /// Returns whether an address is the router's own, or a broadcast address of its links.
+    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+        self.locals.range((address, 0)..=(address, u32::MAX)).next().is_some()
+    }
+
     /// Changes the reverse path filters of the ports, in the ports' order.
     pub fn set_sources(&mut self, sources: &[ReversePathFilter]) {
         self.ports.set_sources(sources);
