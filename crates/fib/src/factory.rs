@@ -87,17 +87,18 @@ pub(crate) trait EngineSet: Addr {
 #[expect(private_bounds, reason = "sealed: the families are those that the library compiles")]
 pub trait Family: FamilyLayout + EngineSet {}
 
-/// Lists the engines of each family. Those of families that no packet is looked up in are
-/// compiled by the crates that use them, unless the feature `toys` is on.
+/// Lists the engines of each family. Where the condition holds, they are compiled by the programs that
+/// use them and not with the library: those of families that no packet is looked up in, unless the
+/// feature `toys` is on, and all of them for tests of the publication, which build no table.
 macro_rules! engines {
-    ($addr:ty, $(#[$lazy:meta])? $($set:ident)*) => {
+    ($addr:ty, $compiled_by_users:meta, $($set:ident)*) => {
         impl EngineSet for $addr {
-            $(#[$lazy])?
+            #[cfg_attr($compiled_by_users, inline)]
             fn build(rib: &Rib<Self>, choice: Choice, threads: usize) -> Built<Self> {
                 construct(rib, choice, threads, &[$($set),*])
             }
 
-            $(#[$lazy])?
+            #[cfg_attr($compiled_by_users, inline)]
             fn load(choice: Choice, stored: &PartReader<'_>) -> Loaded<Self> {
                 load::load(choice, stored, &[$(load::$set),*])
             }
@@ -107,15 +108,11 @@ macro_rules! engines {
     };
 }
 
-engines!(u8, #[cfg_attr(not(feature = "toys"), inline)] dxr any narrow wide);
-engines!(u16, #[cfg_attr(not(feature = "toys"), inline)] dxr any narrow wide);
-engines!(u32, dxr any narrow);
-engines!(
-    u64,
-    #[cfg_attr(not(feature = "toys"), inline)]
-    dxr
-);
-engines!(u128, dxr any wide);
+engines!(u8, any(loom, tsan, not(feature = "toys")), dxr any narrow wide);
+engines!(u16, any(loom, tsan, not(feature = "toys")), dxr any narrow wide);
+engines!(u32, any(loom, tsan), dxr any narrow);
+engines!(u64, any(loom, tsan, not(feature = "toys")), dxr);
+engines!(u128, any(loom, tsan), dxr any wide);
 
 /// The erased form of a builder that lays out runs.
 struct Blocks<B>(B);

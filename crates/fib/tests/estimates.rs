@@ -2,17 +2,19 @@
 //!
 //! Estimates decide the engine of a table, so that a wrong one selects a slower and larger engine
 //! than necessary. Each candidate of both families is built at several sizes
-//! (`cargo xtask exhaustive` adds one and four million routes).
+//! (`cargo xtask exhaustive` adds one and four million routes), and the choice is checked against
+//! budgets. The tests of the choice without tables are in `src/selection.rs`; here the engines are
+//! compiled once, with the library.
 
 #![expect(clippy::print_stdout, reason = "the figures, with --nocapture")]
 
 use feed::{Recipe, generate};
-use fingerpost_fib::{Caches, Choice, Family, Fib, Hop, Rib};
+use fingerpost_fib::{Caches, Choice, Estimate, Family, Fib, Hop, Prefix, Rib};
 
 /// The greatest allowed relative error of an estimate.
 const MAX_ERROR: f64 = 0.15;
 
-fn estimates_hold<A: Family>(routes: Vec<(fingerpost_fib::Prefix<A>, feed::Label)>) {
+fn estimates_hold<A: Family>(routes: Vec<(Prefix<A>, feed::Label)>) {
     let count = routes.len();
     let rib =
         Rib::from_sorted(routes.into_iter().map(|(prefix, label)| (prefix, Hop(label.0 + 1))));
@@ -45,6 +47,80 @@ fn at(routes: usize) {
 #[test]
 fn estimate_of_a_quarter_million_routes_is_near_the_built_size() {
     at(250_000);
+}
+
+/// A table of /24s, dense, with `hops` hops.
+fn dense(routes: u32, hops: u32) -> Rib<u32> {
+    let route = |i: u32| (Prefix::truncate(0x0100_0000 + (i << 8), 24), Hop(1 + i * 7 % hops));
+    Rib::from_sorted((0..routes).map(route))
+}
+
+#[test]
+fn budget_is_respected_if_an_engine_is_small_enough() {
+    for (rib, budgets) in [
+        (dense(1000, 5), &[64 << 10, 1 << 30][..]),
+        (dense(100_000, 5), &[1 << 20, 2 << 20, 8 << 20]),
+        (dense(100_000, 70_000), &[4 << 20, 64 << 20]),
+    ] {
+        let mut before = 0;
+        for &budget in budgets {
+            let fib = Fib::build(&rib, Choice::Within(budget), 1).unwrap();
+            assert!(fib.footprint() <= budget, "{} in {budget}", fib.name());
+            assert!(fib.footprint() >= before, "a larger budget selects no smaller table");
+            before = fib.footprint();
+            assert!(fib.why().contains("the budget of"), "{}", fib.why());
+        }
+        let fib = Fib::build(&rib, Choice::Within(1), 1).unwrap();
+        let least = Choice::estimates(&rib).iter().map(|estimate| estimate.bytes).min();
+        let slack = least.unwrap() / 50 + 1024;
+        assert!(fib.footprint().abs_diff(least.unwrap()) <= slack);
+        assert!(fib.why().contains("exceeds"), "{}", fib.why());
+    }
+}
+
+fn candidates_build<A: Family>() {
+    for routes in [1, 10_000] {
+        let mut rib = Rib::<A>::new();
+        rib.insert(Prefix::ALL, Hop(1));
+        for i in 1..routes {
+            let addr = A::from_u128(i << (A::BITS - A::BITS.min(32)));
+            rib.insert(Prefix::truncate(addr, A::BITS.min(32)), Hop(1));
+        }
+        let estimates = Choice::estimates(&rib);
+        assert!(!estimates.is_empty());
+        for Estimate { choice, .. } in estimates {
+            assert!(choice.suits::<A>());
+            assert_eq!(Fib::build(&rib, choice, 1).unwrap().lookup(A::MAX), Hop(1));
+        }
+    }
+    assert!(!Choice::estimates(&Rib::<A>::new()).is_empty());
+}
+
+#[test]
+fn every_candidate_builds_in_its_family() {
+    candidates_build::<u8>();
+    candidates_build::<u16>();
+    candidates_build::<u32>();
+    candidates_build::<u128>();
+}
+
+#[test]
+fn estimate_of_halves_is_close_to_the_built_size() {
+    let route = |i: u128| {
+        let len = if i.is_multiple_of(50) { 128 } else { 32 + (i % 33) as u32 };
+        let addr = 0x2001 << 112 | (i * 0x9e37_79b9) << 80 | i;
+        (Prefix::truncate(addr, len), Hop(1 + i as u32 % 90))
+    };
+    let mut rib = Rib::new();
+    for (prefix, hop) in (0..20_000).map(route) {
+        rib.insert(prefix, hop);
+    }
+    let halves = |estimate: &Estimate| matches!(estimate.choice, Choice::Halves(_));
+    for estimate in Choice::estimates::<u128>(&rib).into_iter().filter(halves) {
+        let built = Fib::build(&rib, estimate.choice, 1).unwrap().footprint();
+        let off = built.abs_diff(estimate.bytes) as f64 / built as f64;
+        assert!(off < 0.05, "{:?}: about {}, was {built}", estimate.choice, estimate.bytes);
+    }
 }
 
 #[cfg(feature = "exhaustive")]
