@@ -87,9 +87,9 @@ pub(crate) trait EngineSet: Addr {
 #[expect(private_bounds, reason = "sealed: the families are those that the library compiles")]
 pub trait Family: FamilyLayout + EngineSet {}
 
-/// Lists the engines of each family. Where the condition holds, they are compiled by the programs that
-/// use them and not with the library: those of families that no packet is looked up in, unless the
-/// feature `toys` is on, and all of them for tests of the publication, which build no table.
+/// Lists the engines of each family. Where the condition holds, the programs that use them compile
+/// them, and not the library: those of families that no packet is looked up in, unless the feature
+/// `toys` is on, and all of them under loom and ThreadSanitizer, whose tests build no table.
 macro_rules! engines {
     ($addr:ty, $compiled_by_users:meta, $($set:ident)*) => {
         impl EngineSet for $addr {

@@ -178,8 +178,8 @@ fn pick(estimates: &[Estimate], budget: Budget) -> (Choice, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Estimate, pick, select_engine};
-    use crate::{Choice, Hop, Prefix, Rib};
+    use super::{Budget, Estimate, pick};
+    use crate::Choice;
     use alloc::string::String;
     use alloc::vec::Vec;
 
@@ -209,19 +209,5 @@ mod tests {
         let (choice, why) = pick(&estimates(&[("rank", 2100), ("D18R", 1939)]), explicit);
         assert_eq!(choice.name::<u32>(), "D18R", "{why}");
         assert_eq!(name(&[], 1000), "linear");
-    }
-
-    /// A table of /24s, dense, with `hops` hops.
-    fn dense(routes: u32, hops: u32) -> Rib<u32> {
-        let route = |i: u32| (Prefix::truncate(0x0100_0000 + (i << 8), 24), Hop(1 + i * 7 % hops));
-        Rib::from_sorted((0..routes).map(route))
-    }
-
-    #[test]
-    fn reason_names_the_routes_and_the_cache() {
-        let (_, why) = select_engine(Choice::Auto, &dense(10_000, 148));
-        assert!(why.contains("10000 routes, hops up to 148"), "{why}");
-        assert!(why.contains("second-level cache of"), "{why}");
-        assert_eq!(select_engine(Choice::Linear, &dense(1, 1)).1, "named by the caller");
     }
 }

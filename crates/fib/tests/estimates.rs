@@ -3,8 +3,8 @@
 //! Estimates decide the engine of a table, so that a wrong one selects a slower and larger engine
 //! than necessary. Each candidate of both families is built at several sizes
 //! (`cargo xtask exhaustive` adds one and four million routes), and the choice is checked against
-//! budgets. The tests of the choice without tables are in `src/selection.rs`; here the engines are
-//! compiled once, with the library.
+//! budgets. These tests are not in `src/selection.rs` because they build tables: the unit tests would
+//! compile every engine once more.
 
 #![expect(clippy::print_stdout, reason = "the figures, with --nocapture")]
 
@@ -78,6 +78,15 @@ fn budget_is_respected_if_an_engine_is_small_enough() {
     }
 }
 
+#[test]
+fn reason_names_the_routes_and_the_cache() {
+    let fib = Fib::build(&dense(10_000, 148), Choice::Auto, 1).unwrap();
+    assert!(fib.why().contains("10000 routes, hops up to 148"), "{}", fib.why());
+    assert!(fib.why().contains("second-level cache of"), "{}", fib.why());
+    let named = Fib::build(&dense(1, 1), Choice::Linear, 1).unwrap();
+    assert_eq!(named.why(), "named by the caller");
+}
+
 fn candidates_build<A: Family>() {
     for routes in [1, 10_000] {
         let mut rib = Rib::<A>::new();
@@ -116,7 +125,9 @@ fn estimate_of_halves_is_close_to_the_built_size() {
         rib.insert(prefix, hop);
     }
     let halves = |estimate: &Estimate| matches!(estimate.choice, Choice::Halves(_));
-    for estimate in Choice::estimates::<u128>(&rib).into_iter().filter(halves) {
+    let estimates: Vec<_> = Choice::estimates::<u128>(&rib).into_iter().filter(halves).collect();
+    assert!(!estimates.is_empty());
+    for estimate in estimates {
         let built = Fib::build(&rib, estimate.choice, 1).unwrap().footprint();
         let off = built.abs_diff(estimate.bytes) as f64 / built as f64;
         assert!(off < 0.05, "{:?}: about {}, was {built}", estimate.choice, estimate.bytes);
