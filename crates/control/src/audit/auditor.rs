@@ -35,12 +35,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use feed::netlink::{Lookup, LookupResult, Target};
+use feed::netlink::{Lookup, Target};
 use fib::Hop;
 use threads::{Rights, Task};
 
-use super::diff::{MAIN, prefix_text};
-use super::{AuditFamily, is_delivered, is_resolvable, is_same_path};
+use super::{AuditFamily, MAIN, is_resolvable, is_same_path, kernel_route};
 use crate::handle::ControlHandle;
 use crate::items;
 use crate::kernel_sync::{HEAL, KernelSync};
@@ -191,20 +190,10 @@ impl AuditLoop {
         if router.table != MAIN || throws {
             return AuditOutcome::Agrees;
         }
-        let kernel = match self.lookup.get(address) {
-            Ok(LookupResult::Route { table, .. }) if table != router.table => {
-                return AuditOutcome::Agrees;
-            }
-            Ok(LookupResult::Route { info, .. }) if is_delivered(router.is_own, &info.target) => {
-                return AuditOutcome::Agrees;
-            }
-            Ok(LookupResult::Route { prefix, info, .. }) => {
-                Some((prefix_text(&prefix), info.target))
-            }
-            Ok(LookupResult::Refused(target)) => Some((address.to_string(), Arc::new(target))),
-            Ok(LookupResult::NoRoute) => None,
-            // The next sample queries the kernel again.
-            Err(_) => return AuditOutcome::Agrees,
+        // After an error, the next sample queries the kernel again.
+        let Ok(Some(kernel)) = kernel_route(&mut self.lookup, router.table, address, router.is_own)
+        else {
+            return AuditOutcome::Agrees;
         };
         if is_same_path(router.found.as_ref(), kernel.as_ref().map(|(_, target)| &**target)) {
             return AuditOutcome::Agrees;

@@ -24,28 +24,30 @@
 //! engine at its limit keeps the last table that it could build).
 //!
 //! Only addresses in the main table are queried from the kernel: for other tables the query would
-//! have to name the ingress interface. A result from another table than the main one (an address
-//! of this host; policy rules) is not compared.
+//! have to name the ingress interface. A result from another table than the main one (policy rules)
+//! is not compared, nor is an own address, for which the kernel may report either table.
 //!
 //! Memory: a mirror of the kernel during the comparison, about 40 bytes a route.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use feed::netlink::{AnyPrefix, Kernel, Lookup, LookupResult, NullFollower, Target};
+use feed::netlink::{Kernel, Lookup, NullFollower, Target};
 use fib::{Family, Hop, Prefix};
 
-use super::{AuditFamily, is_compared, is_delivered, is_resolvable, is_same_path, is_same_route};
+use super::{
+    AuditFamily, KernelRoute, MAIN, is_compared, is_resolvable, is_same_path, is_same_route,
+    kernel_route,
+};
 use crate::handle::ControlHandle;
 use crate::kernel_sync::KernelSync;
 use crate::plane::{HopTarget, Plane};
 use crate::target::{TargetView, target_view};
 use api::{Compared, Difference, Item, RouteView};
 
-/// The kernel's main table.
-pub(super) const MAIN: u32 = 254;
 /// The prefix length of the blocks in which routes are fetched.
 const BLOCK_LEN: u32 = 8;
 /// Discrepancies that one request to the control thread looks up.
@@ -127,7 +129,7 @@ struct Comparison<'a, A: Family> {
     discrepancy: Discrepancy<A>,
     router: &'a RouterAnswer<A>,
     /// The kernel's prefix and target.
-    kernel: Option<(String, Target)>,
+    kernel: KernelRoute,
     agrees: bool,
 }
 
@@ -302,8 +304,8 @@ impl Diff<'_> {
                 let (kernel, agrees) = match *discrepancy {
                     Discrepancy::Route(prefix) => {
                         let of_kernel = A::best(self.kernel.mirror(), table, prefix);
-                        let target = of_kernel.map(|info| (*info.target).clone());
-                        let agrees = is_same_route(router.routes.as_ref(), target.as_ref());
+                        let target = of_kernel.map(|info| Arc::clone(&info.target));
+                        let agrees = is_same_route(router.routes.as_ref(), target.as_deref());
                         (target.map(|target| (prefix.to_string(), target)), agrees)
                     }
                     Discrepancy::Table(_) => (None, router.is_consistent),
@@ -324,25 +326,18 @@ impl Diff<'_> {
         table: u32,
         address: IpAddr,
         router: &RouterAnswer<A>,
-    ) -> Result<(Option<(String, Target)>, bool), RequestError> {
+    ) -> Result<(KernelRoute, bool), RequestError> {
         let of_router = router.table.as_ref();
         // A route of type `throw` leaves the table: the rules decide.
-        let throws = matches!(of_router, Some(HopTarget::Route(route)) if **route == Target::Throw);
-        Ok(match self.lookup.get(address)? {
-            LookupResult::Route { table: other, .. } if other != table => (None, true),
-            _ if throws => (None, true),
-            LookupResult::Route { info, .. } if is_delivered(router.is_own, &info.target) => {
-                (None, true)
+        if matches!(of_router, Some(HopTarget::Route(route)) if **route == Target::Throw) {
+            return Ok((None, true));
+        }
+        Ok(match kernel_route(&mut self.lookup, table, address, router.is_own)? {
+            None => (None, true),
+            Some(route) => {
+                let target = route.as_ref().map(|(_, target)| &**target);
+                (route.clone(), is_same_path(of_router, target))
             }
-            LookupResult::Route { prefix, info, .. } => {
-                let agrees = is_same_path(of_router, Some(&info.target));
-                (Some((prefix_text(&prefix), (*info.target).clone())), agrees)
-            }
-            LookupResult::Refused(target) => {
-                let agrees = is_same_path(of_router, Some(&target));
-                (Some((address.to_string(), target)), agrees)
-            }
-            LookupResult::NoRoute => (None, of_router.is_none()),
         })
     }
 
@@ -372,8 +367,7 @@ impl Diff<'_> {
                 target.as_ref().map(|target| view(prefix, target))
             };
             let longest = router.prefix.map_or_else(String::new, |prefix| prefix.to_string());
-            let kernel =
-                kernel.map(|(prefix, target)| view(prefix, &HopTarget::Route(target.into())));
+            let kernel = kernel.map(|(prefix, target)| view(prefix, &HopTarget::Route(target)));
             let (what, of, kernel, router) = match discrepancy {
                 Discrepancy::Route(prefix) => {
                     let routes = router_view(prefix.to_string(), &router.routes);
@@ -482,12 +476,4 @@ fn router_answer<A: AuditFamily>(
 fn draw_address<A: AuditFamily>(prefix: Prefix<A>, random: &mut fastrand::Rng) -> A {
     let host = prefix.addr().to_u128() ^ prefix.last().to_u128();
     A::from_u128(prefix.addr().to_u128() | (random.u128(..) & host))
-}
-
-/// Formats a prefix of either family.
-pub(super) fn prefix_text(prefix: &AnyPrefix) -> String {
-    match prefix {
-        AnyPrefix::V4(prefix) => prefix.to_string(),
-        AnyPrefix::V6(prefix) => prefix.to_string(),
-    }
 }

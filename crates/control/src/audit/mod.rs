@@ -21,11 +21,18 @@ pub(crate) mod auditor;
 pub(crate) mod diff;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use feed::netlink::{Mirror, RouteInfo, Target, Via};
+use feed::netlink::{Lookup, LookupResult, Mirror, RouteInfo, Target, Via};
 use fib::{Family, Prefix};
 
 use super::plane::{HopTarget, PlaneTable, TableView};
+
+/// The kernel's main table, the only one for which the kernel's lookup is queried.
+const MAIN: u32 = 254;
+
+/// The kernel's route for an address, if it has one: its prefix and its target.
+type KernelRoute = Option<(String, Arc<Target>)>;
 
 /// The operations of the comparison that differ between IPv4 and IPv6.
 trait AuditFamily: Family {
@@ -90,12 +97,30 @@ fn is_resolvable(address: IpAddr) -> bool {
         }
 }
 
+/// Queries the kernel's lookup for the route of an address in `table`: its prefix and its target, or
+/// none if the kernel has none. Returns `None` if there is nothing to compare: another table decides,
+/// or the address is delivered.
+fn kernel_route(
+    lookup: &mut Lookup,
+    table: u32,
+    address: IpAddr,
+    is_own: bool,
+) -> Result<Option<KernelRoute>, feed::netlink::Error> {
+    Ok(match lookup.get(address)? {
+        LookupResult::Route { table: other, .. } if other != table => None,
+        LookupResult::Route { info, .. } if is_delivered(is_own, &info.target) => None,
+        LookupResult::Route { prefix, info, .. } => Some(Some((prefix.to_string(), info.target))),
+        LookupResult::Refused(target) => Some(Some((address.to_string(), Arc::new(target)))),
+        LookupResult::NoRoute => Some(None),
+    })
+}
+
 /// Returns whether the kernel delivers packets to an address to this host, and the router has it
 /// among its own addresses, which it delivers before it looks up a route. As long as there is no
 /// policy rule, the kernel keeps the local table and the main table in one trie, and reports the
 /// main one for both.
 fn is_delivered(is_own: bool, kernel: &Target) -> bool {
-    is_own && matches!(kernel, Target::Local | Target::Broadcast | Target::Multicast)
+    is_own && kernel.is_delivered()
 }
 
 /// Returns whether two targets have the same next hops with the same weights.
@@ -130,8 +155,6 @@ fn is_same_path(router: Option<&HopTarget>, kernel: Option<&Target>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn via(interface: u32, gateway: Option<[u8; 4]>, weight: u16, onlink: bool) -> Via {

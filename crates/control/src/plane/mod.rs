@@ -596,9 +596,7 @@ impl Plane {
     /// addresses of its interfaces: the router's own addresses, and the broadcast addresses.
     fn update_local(&mut self, table: u32, address: Option<IpAddr>, best: Option<&RouteInfo>) {
         let Some(address) = address else { return };
-        let is_local = best.is_some_and(|best| {
-            matches!(*best.target, Target::Local | Target::Broadcast | Target::Multicast)
-        });
+        let is_local = best.is_some_and(|best| best.target.is_delivered());
         self.locals_changed |= if is_local {
             self.locals.insert((address, table))
         } else {

@@ -52,6 +52,13 @@ pub enum Target {
     Multicast,
 }
 
+impl Target {
+    /// Returns whether packets go to this host: its own, broadcast and multicast addresses.
+    pub fn is_delivered(&self) -> bool {
+        matches!(self, Self::Local | Self::Broadcast | Self::Multicast)
+    }
+}
+
 /// The best route of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RouteInfo {
