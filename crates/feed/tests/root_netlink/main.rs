@@ -431,16 +431,25 @@ fn interrupted_dump_is_repeated() {
         1 => format!("route replace {} via 2001:db8:b::2", route(n)),
         _ => format!("route append {} via 2001:db8:b::2", route(n)),
     });
-    let lines: Vec<_> = changes.collect();
-    std::thread::scope(|scope| {
-        let loader = scope.spawn(|| batch(lines.into_iter()));
-        while !loader.is_finished() {
-            if !kernel.is_resynchronizing() {
-                kernel.resynchronize().expect("it begins");
+    let mut lines: Vec<_> = changes.collect();
+    // The scheduler decides whether a change falls into a dump: the changes go on until one does.
+    for round in 0..20 {
+        std::thread::scope(|scope| {
+            let loader = scope.spawn(|| batch(lines.iter().cloned()));
+            while !loader.is_finished() {
+                if !kernel.is_resynchronizing() {
+                    kernel.resynchronize().expect("it begins");
+                }
+                kernel.pump(&mut recorded, 100).expect("the feed goes on");
             }
-            kernel.pump(&mut recorded, 100).expect("the feed goes on");
+        });
+        if kernel.counters().interrupted > 0 {
+            break;
         }
-    });
+        let via = if round % 2 == 0 { "a::3" } else { "b::2" };
+        lines =
+            (0..20_000).map(|n| format!("route replace {} via 2001:db8:{via}", route(n))).collect();
+    }
     check_against_ip(&mut kernel, &mut recorded, "changes while dumps go on");
     let counters = kernel.counters();
     assert!(counters.interrupted > 0, "no dump was interrupted: {counters:?}");
