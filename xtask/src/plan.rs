@@ -45,7 +45,8 @@ pub(crate) fn check() -> Result<Vec<Step>> {
         Step::command(
             "lints",
             CommandLine::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-        ),
+        )
+        .concurrent(),
     ])
 }
 
@@ -54,7 +55,8 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     let mut steps = check()?;
     let with_root = smoke == Smoke::Run;
     if with_root {
-        steps.push(packages());
+        // Beside the lints, the last of the checks.
+        steps.push(packages().concurrent());
     }
     steps.push(Step::command(
         "documentation",
@@ -62,15 +64,21 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     ));
     let programs = Programs::new(&[], true)?;
     steps.push(programs.build(&[NOT_INCREMENTAL]));
-    steps.extend(programs.steps(|target| !target.needs_root).into_iter().map(Step::concurrent));
-    steps.extend(simd_levels(&programs).into_iter().map(Step::concurrent));
-    steps.push(programs.doc_tests(&[NOT_INCREMENTAL]));
-    // Each builds in its own folder.
-    let instrumented = [sanitizers::address()?, sanitizers::loom()?, sanitizers::thread()?];
-    steps.extend(instrumented.into_iter().flatten().map(Step::concurrent));
+    // The longest first, so that the cores end together. Each build has its own folder.
+    let mut concurrent = Vec::new();
+    concurrent.extend(sanitizers::address()?);
+    if with_root && needs::is_root() {
+        concurrent.push(release_build());
+    }
+    concurrent.extend(sanitizers::loom()?);
+    concurrent.extend(sanitizers::thread()?);
+    concurrent.push(programs.doc_tests(&[NOT_INCREMENTAL]));
+    concurrent.extend(simd_levels(&programs));
+    concurrent.extend(programs.steps(|target| !target.needs_root));
+    steps.extend(concurrent.into_iter().map(Step::concurrent));
     if with_root {
         steps.extend(root_tests(&programs));
-        steps.extend(smoke_scripts(&[])?);
+        steps.extend(smoke_scripts(&scripts::scripts(&[])?)?);
     } else {
         let skip = |target: &Target| {
             Step::skipped(&format!("root tests {} {}", target.package, target.name), ASKED_FOR)
@@ -141,14 +149,23 @@ fn packages() -> Step {
 
 /// Lists the steps of `smoke`: the packages, a release build, and the scripts.
 pub(crate) fn smoke(only: &[String]) -> Result<Vec<Step>> {
+    let scripts = scripts::scripts(only)?;
     let mut steps = vec![packages()];
-    steps.extend(smoke_scripts(only)?);
+    if needs::is_root() {
+        steps.push(release_build());
+    }
+    steps.extend(smoke_scripts(&scripts)?);
     Ok(steps)
 }
 
-/// Builds the program in release and runs the scripts: first those that may run at the same time.
-fn smoke_scripts(only: &[String]) -> Result<Vec<Step>> {
-    let scripts = scripts::scripts(only)?;
+/// Builds the programs that the scripts run, in release.
+fn release_build() -> Step {
+    let packages = ["--package", "fingerpost", "--package", "fingerpost-bench"];
+    Step::command("release build", CommandLine::cargo(&["build", "--release"]).args(&packages))
+}
+
+/// Runs the scripts on the release build: first those that may run at the same time.
+fn smoke_scripts(scripts: &[scripts::Script]) -> Result<Vec<Step>> {
     if !needs::is_root() {
         let fail = |script: &scripts::Script| {
             Step::check(&format!("smoke {}", script.name), |_| Err(NOT_ROOT.to_owned()))
@@ -156,18 +173,10 @@ fn smoke_scripts(only: &[String]) -> Result<Vec<Step>> {
         return Ok(scripts.iter().map(fail).collect());
     }
     let program = metadata::target()?.join("release/fingerpost");
-    let mut steps = vec![Step::command(
-        "release build",
-        CommandLine::cargo(&["build", "--release"]).args(&[
-            "--package",
-            "fingerpost",
-            "--package",
-            "fingerpost-bench",
-        ]),
-    )];
     let (alone, concurrent): (Vec<_>, Vec<_>) =
         scripts.iter().partition(|script| script.runs_alone());
-    steps.extend(concurrent.iter().map(|script| script.step(&program).concurrent()));
+    let mut steps: Vec<Step> =
+        concurrent.iter().map(|script| script.step(&program).concurrent()).collect();
     steps.extend(alone.iter().map(|script| script.step(&program)));
     Ok(steps)
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use fingerpost_fib::image::{BadImage, Image, Writer};
 use fingerpost_fib::{Choice, Family, Fib, Hop, Prefix, Rib};
-use tables::{Dice, borders};
+use tables::{Dice, borders, engines};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 fn rib<A: Family>(table: &BTreeMap<Prefix<A>, Hop>) -> Rib<A> {
@@ -38,7 +38,7 @@ fn storable<A: Family>() -> Vec<Choice> {
         _ => &["D12X8R/64", "D20R/64"],
     };
     let more = names.iter().map(|name| Choice::parse::<A>(name).unwrap());
-    Choice::every::<A>().into_iter().filter(|choice| choice.is_storable()).chain(more).collect()
+    engines::<A>().into_iter().filter(|choice| choice.is_storable()).chain(more).collect()
 }
 
 /// Draws a table: with few hops up to many, which need every width.
