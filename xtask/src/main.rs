@@ -80,6 +80,9 @@ enum Verb {
     Cycles,
     /// The smoke tests in network namespaces: all, or the named
     Smoke { names: Vec<String> },
+    /// Smoke tests in virtual machines with Debian's kernel under QEMU: those that ask for one, or the
+    /// named. An emulated processor is ten times slower, so not each test can run there
+    Vm { names: Vec<String> },
     /// The publication protocol under every interleaving
     Loom,
     /// The threaded tests under ThreadSanitizer
@@ -132,6 +135,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Language { paths, .. } => return language::list(&paths).map(|()| true),
         Verb::Cycles => return cycles::list().map(|()| true),
         Verb::Smoke { names } => plan::smoke(&names)?,
+        Verb::Vm { names } => plan::vm(&names)?,
         Verb::Loom => sanitizers::loom()?,
         Verb::Tsan => sanitizers::thread()?,
         Verb::Asan => sanitizers::address()?,

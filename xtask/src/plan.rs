@@ -158,6 +158,16 @@ pub(crate) fn smoke(only: &[String]) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
+/// Lists the steps of `vm`: the packages, a release build, and scripts in virtual machines.
+pub(crate) fn vm(only: &[String]) -> Result<Vec<Step>> {
+    let scripts = scripts::scripts(only)?;
+    let program = metadata::target()?.join("release/fingerpost");
+    let mut steps = vec![packages(), release_build()];
+    let chosen = scripts.iter().filter(|script| !only.is_empty() || script.runs_in_a_vm());
+    steps.extend(chosen.map(|script| script.vm_step(&program)));
+    Ok(steps)
+}
+
 /// Builds the programs that the scripts run, in release.
 fn release_build() -> Step {
     let packages = ["--package", "fingerpost", "--package", "fingerpost-bench"];

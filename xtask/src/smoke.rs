@@ -2,7 +2,8 @@
 //!
 //! A script gets the programs to test (`FINGERPOST`, `FINGERPOST_BENCH`) and the prefix of the names
 //! that it may create (`SMOKE_PREFIX`), its own for each script, since several run at the same time. A
-//! script with a line `# runs alone: REASON` runs beside no other. It fails by its exit status; the
+//! script with a line `# runs alone: REASON` runs beside no other, one with a line `# in a VM: REASON`
+//! runs in a virtual machine with Debian's kernel (`smoke/lib/vm.sh`). It fails by its exit status; the
 //! results have the cause and its last lines. Afterwards no namespace with that prefix may be left;
 //! one that is left is removed and counts as a failure of the test.
 //!
@@ -27,6 +28,12 @@ const SUFFIX: &str = "_test.sh";
 
 /// The line of a script that runs beside no other.
 const ALONE: &str = "# runs alone: ";
+
+/// The line of a script that runs in a virtual machine.
+const IN_A_VM: &str = "# in a VM: ";
+
+/// The script that runs another in a virtual machine.
+const VM: &str = "smoke/lib/vm.sh";
 
 /// The beginnings of lines that name the cause of a failure: `fail` and the trap of
 /// `lib/namespaces.sh`, and Python.
@@ -76,20 +83,41 @@ pub(crate) fn scripts(only: &[String]) -> Result<Vec<Script>> {
 impl Script {
     /// Returns whether the script may not run beside others.
     pub(crate) fn runs_alone(&self) -> bool {
-        let text = fs::read_to_string(&self.path).unwrap_or_default();
-        text.lines().any(|line| line.starts_with(ALONE))
+        self.has_line(ALONE)
     }
 
-    /// Creates the step that tests `program`.
+    /// Returns whether the script runs in a virtual machine.
+    pub(crate) fn runs_in_a_vm(&self) -> bool {
+        self.has_line(IN_A_VM)
+    }
+
+    fn has_line(&self, start: &str) -> bool {
+        let text = fs::read_to_string(&self.path).unwrap_or_default();
+        text.lines().any(|line| line.starts_with(start))
+    }
+
+    /// Creates the step that tests `program`, in a virtual machine if the script has the line.
     pub(crate) fn step(&self, program: &Path) -> Step {
+        if self.runs_in_a_vm() {
+            return self.vm_step(program);
+        }
+        self.run(&format!("smoke {}", self.name), program, &[&self.path.to_string_lossy()])
+    }
+
+    /// Creates the step that tests `program` in a virtual machine.
+    pub(crate) fn vm_step(&self, program: &Path) -> Step {
+        self.run(&format!("smoke {} in a VM", self.name), program, &[VM, &self.name])
+    }
+
+    fn run(&self, name: &str, program: &Path, script: &[&str]) -> Step {
         let prefix = self.prefix.clone();
         let words = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=20", LIMIT, "bash"];
         let command = CommandLine::new(&words)
-            .args(&[&self.path.to_string_lossy()])
+            .args(script)
             .env("FINGERPOST", program.to_string_lossy())
             .env("FINGERPOST_BENCH", format!("{}-bench", program.display()))
             .env("SMOKE_PREFIX", prefix.clone());
-        Step::check(&format!("smoke {}", self.name), move |log| {
+        Step::check(name, move |log| {
             let mut excerpt = Excerpt::default();
             let passed = command.stream(log, |line| excerpt.add(line))?;
             let left = remove_namespaces(&prefix);

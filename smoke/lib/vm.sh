@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Runs a smoke test in a virtual machine with Debian's own kernel, which has the devices that the kernel of
+# a test machine may lack: VRF, bond, VLAN, MAC-VLAN, bridge, netem.
+#
+#   bash smoke/lib/vm.sh NAME        runs smoke/NAME_test.sh there; its exit status is that of the test
+#
+#   host ── QEMU ── initial file system ── the host's files, read-only ── smoke/NAME_test.sh
+#                   modules for 9p         folders /tmp, /run, /var in memory
+#
+# The guest sees this machine's files as its own, so that the test finds the same programs; the tree, the
+# programs to test and the data are mounted by themselves, because they may lie in a folder that the guest
+# has of its own. Nothing is written to the host.
+#
+# The processor is emulated unless it can virtualize (/dev/kvm alone is no sign that KVM can run Linux);
+# then everything takes about ten times as long, so few tests with deadlines can run here.
+#
+#   VM_LIMIT     seconds for the test itself; default 150
+#   VM_MEMORY    default 1G
+
+set -Eeuo pipefail
+fail() {
+    echo "FAIL: $*" >&2
+    exit 1
+}
+[ $# -eq 1 ] || fail "usage: bash smoke/lib/vm.sh NAME"
+name=$1
+tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+program=${FINGERPOST:-$tree/target/release/fingerpost}
+bench=${FINGERPOST_BENCH:-$tree/target/release/fingerpost-bench}
+data=${FINGERPOST_DATA:-$tree/../shared/data}
+limit=${VM_LIMIT:-150}
+[ -f "$tree/smoke/${name}_test.sh" ] || fail "there is no smoke/${name}_test.sh"
+[ -x "$program" ] || fail "no program at $program: cargo build --release, or set FINGERPOST"
+kernel=$(find /boot -name 'vmlinuz-*-amd64' | sort -V | tail -1)
+[ -n "$kernel" ] || fail "no kernel in /boot: apt-get install linux-image-amd64"
+release=${kernel#/boot/vmlinuz-}
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/fingerpost-vm.XXXXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+accelerators=(-accel tcg)
+if grep -qwE 'vmx|svm' /proc/cpuinfo; then accelerators=(-accel kvm -accel tcg); fi
+shared=(-virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
+share() { # TAG FOLDER
+    shared+=(-virtfs "local,path=$2,mount_tag=$1,security_model=none,readonly=on,multidevs=remap")
+    echo "$1" >>"$work/tags"
+}
+share tree "$tree"
+share programs "$(dirname "$(readlink -f "$program")")"
+[ ! -d "$data" ] || share data "$(readlink -f "$data")"
+
+# The initial file system loads the modules for the host's files, mounts them, and goes on from there.
+initial=$work/initial
+mkdir -p "$initial"/{bin,proc,sys,dev,root,modules}
+cp "$(command -v busybox)" "$initial/bin/busybox"
+cp "$work/tags" "$initial/tags"
+for module in 9p 9pnet_virtio virtio_pci; do
+    /usr/sbin/modprobe -S "$release" -D "$module"
+done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$work/modules"
+while read -r module; do
+    cp "$module" "$initial/modules/"
+    basename "$module" >>"$initial/order"
+done <"$work/modules"
+cat >"$initial/start" <<START
+# Runs as the first process, from the host's files.
+export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
+export FINGERPOST=/run/programs/$(basename "$program") FINGERPOST_BENCH=/run/programs/$(basename "$bench")
+export FINGERPOST_DATA=/run/data SMOKE_PREFIX=g-
+# Where udev runs, it makes the node /dev/net/tun, which loads this module.
+modprobe tun
+# The firmware's last line has no end.
+echo
+echo "guest: Linux \$(uname -r), \$(nproc) processors"
+status=0
+timeout $limit bash /run/tree/smoke/${name}_test.sh </dev/null || status=\$?
+echo "the guest ends with \$status"
+echo o >/proc/sysrq-trigger
+sleep 10
+START
+cat >"$initial/init" <<'INIT'
+#!/bin/busybox sh
+# Everything here is busybox, called by its name since no links are made.
+b=/bin/busybox
+$b mount -t proc proc /proc
+$b mount -t sysfs sys /sys
+$b mount -t devtmpfs dev /dev
+while read -r module; do $b insmod "/modules/$module"; done </order
+options=ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose
+$b mount -t 9p -o "$options" host /root
+for folder in proc sys dev; do $b mount --move "/$folder" "/root/$folder"; done
+for folder in tmp run var; do $b mount -t tmpfs -o mode=755 tmpfs "/root/$folder"; done
+while read -r tag; do
+    $b mkdir "/root/run/$tag"
+    $b mount -t 9p -o "$options" "$tag" "/root/run/$tag"
+done </tags
+$b cp /start /root/run/start
+exec $b switch_root /root /bin/bash /run/start
+INIT
+chmod +x "$initial/init"
+(cd "$initial" && find . | cpio --create --format=newc --quiet) >"$work/initrd"
+
+# A panic ends the guest (panic=-1 with -no-reboot). The boot itself takes up to half a minute.
+timeout --foreground "$((limit + 45))" qemu-system-x86_64 "${accelerators[@]}" -cpu max -smp 2 \
+    -m "${VM_MEMORY:-1G}" -nographic -nodefaults -serial stdio -no-reboot \
+    -kernel "$kernel" -initrd "$work/initrd" \
+    -append 'console=ttyS0 quiet panic=-1 mitigations=off' "${shared[@]}" </dev/null 2>&1 |
+    tr -d '\r' | tee "$work/console" | sed -n '/^guest:/,/^the guest ends/ { /^the guest ends/! p }' ||
+    fail "QEMU: $(tail -5 "$work/console")"
+status=$(sed -n 's/^the guest ends with \([0-9]*\)$/\1/p' "$work/console")
+[ -n "$status" ] || fail "the guest does not end: $(tail -20 "$work/console")"
+exit "$status"
