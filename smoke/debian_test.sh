@@ -246,7 +246,22 @@ answers 10.0.0.1
 
 echo "other devices over ports"
 over r2.100 3
+# The MAC-VLAN device belongs to r2: b answers to its MAC, and it sends by r2.
+secondary() { show -j interfaces | json "print(*next(link.get('secondary_macs', []) for link in d if link['name'] == 'r2'))"; }
+is_secondary() { [ "$(secondary)" = "$1" ]; }
 over mac0 4
+mac=$(within router cat /sys/class/net/mac0/address)
+is_secondary "$mac" || fail "mac0 has $mac: $(show interfaces)"
+forwards 10.0.4.2
+forwards fd00:4::2
+within router ip link set mac0 down
+wait_for 5 is_secondary "" || fail "mac0 is down: $(show interfaces)"
+within router ip link set mac0 up
+near_addresses mac0 4
+wait_for 5 is_secondary "$mac" || fail "mac0 is up: $(show interfaces)"
+over mac0 4
+forwards 10.0.4.2
+forwards fd00:4::2
 echo "a port enters a bond, and leaves it"
 join_bond
 over bond0 5

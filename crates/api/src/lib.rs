@@ -287,6 +287,9 @@ pub struct Interface {
     pub index: u32,
     /// Its MAC.
     pub mac: String,
+    /// The MACs of the MAC-VLAN devices over it, to which it receives packets, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secondary_macs: Vec<String>,
     /// The largest packet, in bytes.
     pub mtu: u16,
     /// Whether packets can leave on it.

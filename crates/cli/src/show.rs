@@ -181,6 +181,9 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
                 interface.mode,
                 if interface.observe { " observed" } else { "" }
             )?;
+            for mac in &interface.secondary_macs {
+                writeln!(out, "    secondary lladdr {mac}")?;
+            }
             if let Some(configured) = &interface.configured {
                 writeln!(out, "    configured as {configured}")?;
             }

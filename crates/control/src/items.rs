@@ -267,6 +267,7 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
             name: port.name.clone(),
             index: port.interface,
             mac: api::mac(port.mac),
+            secondary_macs: port.secondary_macs().into_iter().map(api::mac).collect(),
             mtu: port.mtu,
             up: port.up,
             table: port.table,

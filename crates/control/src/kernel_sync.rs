@@ -50,7 +50,9 @@ use super::devices::Devices;
 use super::handle::ControlRequests;
 use super::links;
 use super::monitor::{RecordingFollower, Subscribers, TurnChanges};
-use super::plane::{HopTarget, Plane, PlaneTable, StaticFollower, TableView, WithoutRoutes};
+use super::plane::{
+    HopTarget, Plane, PlanePort, PlaneTable, StaticFollower, TableView, WithoutRoutes,
+};
 use super::report::{FEEDS, FeedCounts, Reporter};
 use super::route_source::{KernelScope, RouteSource};
 use api::{Audit, Event, EventKind};
@@ -181,17 +183,32 @@ impl KernelSync {
         self.plane.set_served(served);
     }
 
-    /// Adjusts the interfaces to the kernel's links.
-    fn follow_devices(&mut self) {
+    /// Adjusts the interfaces to the kernel's links; returns whether one may have changed.
+    fn follow_devices(&mut self) -> bool {
         if self.plane.ports().has_gone() {
             let links = self.kernel.mirror().links().iter();
             self.plane.adopt_devices(links.map(|(&index, link)| (index, link)));
         }
-        if self.plane.take_port_changes() || self.devices.is_due() {
+        let is_due = self.plane.take_port_changes() || self.devices.is_due();
+        if is_due {
             let problems = self.devices.follow(self.plane.ports());
             for (at, problem) in problems.into_iter().enumerate() {
                 self.plane.set_problem(at, problem);
             }
+        }
+        is_due
+    }
+
+    /// Lets the steering programs take packets to the MAC-VLAN devices over the ports. The workers
+    /// know these MACs since the last commit.
+    fn steer_secondary_macs(&mut self) {
+        let pairs = self.devices.interfaces().iter().zip(self.plane.ports().iter());
+        let set = |(interface, port): (&Interface, &PlanePort)| {
+            interface.set_secondary_macs(&port.secondary_macs())
+        };
+        let results: Vec<_> = pairs.map(set).collect();
+        for result in results {
+            self.record_error(result);
         }
     }
 
@@ -381,8 +398,11 @@ impl KernelSync {
         }
         self.follow_addresses();
         self.burst = if more { (2 * burst).min(LARGEST_BURST) } else { BURST };
-        self.follow_devices();
+        let followed = self.follow_devices();
         let committed = self.plane.commit();
+        if followed {
+            self.steer_secondary_macs();
+        }
         let drained = !more && committed.published;
         self.churn.record_turn(Instant::now(), self.plane.counts().changes, drained);
         if committed.locals {

@@ -98,6 +98,16 @@ fn changes(before: &PlanePort, now: &PlanePort) -> Vec<String> {
         let (before, now) = (api::mac(before.mac), api::mac(now.mac));
         lines.push(format!("link {name}: MAC {now}, before {before}"));
     }
+    let (old, new) = (before.secondary_macs(), now.secondary_macs());
+    for &mac in new.iter().filter(|mac| !old.contains(mac)) {
+        lines.push(format!(
+            "link {name}: receives packets to the MAC-VLAN device {}",
+            api::mac(mac)
+        ));
+    }
+    for &mac in old.iter().filter(|mac| !new.contains(mac)) {
+        lines.push(format!("link {name}: no MAC-VLAN device {} any more", api::mac(mac)));
+    }
     lines
 }
 

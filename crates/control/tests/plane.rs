@@ -417,6 +417,83 @@ fn device_made_again_is_the_port_once_workers_have_sockets_on_it() {
 }
 
 #[test]
+fn macvlan_device_sends_and_receives_by_its_port() {
+    const VIRTUAL: [u8; 6] = [0, 0, 0x5e, 0, 1, 5];
+    let device = |mode| Link {
+        name: "vrrp4-1-5".to_owned(),
+        kind: "macvlan".to_owned(),
+        lower: Some(1),
+        macvlan_mode: Some(mode),
+        mac: Some(VIRTUAL),
+        mtu: 1400,
+        ..link(9)
+    };
+    for mut rig in both() {
+        rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(9, Some("192.0.2.1"), 1)])));
+        rig.route(MAIN, "198.51.100.0/24", Some(&to(&[(9, None, 1)])));
+        rig.neighbor(9, "192.0.2.1", Some(7));
+        rig.neighbor(9, "198.51.100.3", Some(8));
+        rig.commit();
+        let secondary =
+            |rig: &mut Rig, port| rig.ingresses.current().get(port).secondary_macs.to_vec();
+        assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute), "the device is unknown");
+        rig.plane.link(9, Some(&device(4)));
+        rig.commit();
+        assert_eq!((secondary(&mut rig, 0), secondary(&mut rig, 1)), (vec![VIRTUAL], vec![]));
+        let (_, adjacency) = rig.resolve(0, "10.1.1.1", 0);
+        assert_eq!(adjacency.port(), Ok(0));
+        assert_eq!((adjacency.src_mac(), adjacency.dst_mac()), (VIRTUAL, mac(7)));
+        assert_eq!(adjacency.mtu(), 1400);
+        assert_eq!(rig.leads("198.51.100.3"), Ok((0, 8)), "a host on its link");
+        assert_eq!(rig.leads("198.51.100.4"), Err(Verdict::Unresolved));
+        // A backup has no carrier: it receives, and sends nothing.
+        rig.plane.link(9, Some(&Link { running: false, ..device(4) }));
+        rig.commit();
+        assert_eq!(secondary(&mut rig, 0), [VIRTUAL]);
+        assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute));
+
+        // The kernel's: down, gone, in another VRF, over no port, or in a mode that takes others' frames.
+        for left in [
+            Some(Link { up: false, ..device(4) }),
+            None,
+            Some(Link { master: Some(30), ..device(4) }),
+            Some(Link { lower: Some(4), ..device(4) }),
+            Some(Link { lower: None, ..device(4) }),
+            Some(device(8)),
+            Some(Link { kind: "macvtap".to_owned(), ..device(4) }),
+        ] {
+            rig.plane.link(9, Some(&device(1)));
+            rig.commit();
+            assert_eq!((secondary(&mut rig, 0).len(), rig.leads("10.1.1.1")), (1, Ok((0, 7))));
+            rig.plane.link(9, left.as_ref());
+            rig.commit();
+            assert_eq!(secondary(&mut rig, 0).len(), 0, "{left:?}");
+            assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute), "{left:?}");
+        }
+    }
+}
+
+#[test]
+fn macvlan_device_with_another_table_than_its_port_is_left_to_the_kernel() {
+    let mut rig = Rig::new(0, false);
+    let device = Link {
+        name: "vrrp4-1-5".to_owned(),
+        kind: "macvlan".to_owned(),
+        lower: Some(1),
+        macvlan_mode: Some(4),
+        ..link(9)
+    };
+    rig.plane.rules(&ruled("vrrp4-1-5", OTHER));
+    rig.plane.link(9, Some(&device));
+    rig.commit();
+    let count = |rig: &mut Rig| rig.ingresses.current().get(0).secondary_macs.len();
+    assert_eq!(count(&mut rig), 0);
+    rig.plane.rules(&ruled("eth7", OTHER));
+    rig.commit();
+    assert_eq!(count(&mut rig), 1);
+}
+
+#[test]
 fn device_of_a_kind_that_cannot_be_a_port_is_named() {
     let mut rig = Rig::new(0, false);
     for (kind, member_of, words) in [

@@ -37,6 +37,8 @@ pub struct Ingress {
     /// The port's MAC address, if it may change; `None`: the address that the port had when the
     /// worker was made.
     pub mac: Option<[u8; 6]>,
+    /// The MAC addresses of the MAC-VLAN devices over the port: frames to them are the port's, too.
+    pub secondary_macs: Arc<[[u8; 6]]>,
     /// The number of the table that its packets are looked up in.
     pub table: usize,
     /// The router's own addresses in that table.

@@ -13,6 +13,7 @@
 //! | `turn` | sends, holds, punts or drops the packets of a batch |
 //! | `parse` | frame → lookup key or verdict: all header checks |
 //! | `ingress` | the settings of each port: table, own addresses, reverse path filter |
+//! | `secondary_macs` | frames to the MAC-VLAN devices over a port |
 //! | `locals` | the test for the router's own addresses |
 //! | `batch` | the arrays between the stages |
 //! | `lookup` | keys → hops, in the table of the port |
@@ -49,6 +50,7 @@ mod parse;
 mod punt;
 mod rewrite;
 mod sample;
+mod secondary_macs;
 mod source;
 pub mod stats;
 mod turn;

@@ -43,6 +43,7 @@ use super::batch::{FEW, Kind, MARKING, SIZE};
 use super::egress::{Egress, EgressContext};
 use super::punt::Policer;
 use super::rewrite::restore;
+use super::secondary_macs::readdress;
 use super::source::{Arrival, drop_spoofed};
 use super::turn::{Lane, Punts, Turn, rewrite};
 use super::{
@@ -220,6 +221,9 @@ impl<L: Lookup> Worker<L> {
         let terms = ingresses.current().get(ingress);
         let mac = terms.mac.unwrap_or(lane.mac);
         let locals = &*terms.locals;
+        if !terms.secondary_macs.is_empty() {
+            readdress(arena, frames, mac, &terms.secondary_macs);
+        }
         if let Some(hook) = hook
             && hook.handles_port(ingress)
         {
@@ -271,6 +275,7 @@ impl<L: Lookup> Worker<L> {
         // After the tables: these adjacencies contain every hop of those tables.
         let adjacencies = adjacencies.current();
         let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
+        let redirects = isolated == [false; 2] && terms.secondary_macs.is_empty();
         // Held packets that were handed over are in the queue of their ingress port, which releases
         // them.
         let waits = lanes.get(from).is_some_and(|lane| lane.hold.len() > 0);
@@ -300,7 +305,7 @@ impl<L: Lookup> Worker<L> {
                 Ok((egress, len)) => match lanes.get_mut(usize::from(egress)) {
                     Some(lane)
                         if usize::from(egress) != ingress
-                            || isolated != [false; 2]
+                            || !redirects
                             || !policer.take(PuntClass::Redirect) =>
                     {
                         lane.stage(arena, frame, len);

@@ -184,6 +184,27 @@ fn steering_outcome_follows_the_rule() {
     }
 }
 
+#[test]
+fn frames_to_secondary_macs_are_taken_while_these_are_set() {
+    const VIRTUAL: [[u8; 6]; 2] = [[0, 0, 0x5e, 0, 1, 5], [0, 0, 0x5e, 0, 2, 5]];
+    let steering = steering();
+    let to = |mac: [u8; 6], packet: Vec<u8>| [&mac[..], &packet[6..]].concat();
+    let forwarded = |mac| run(&steering, &to(mac, v4("203.0.113.1", 64)));
+    for (set, taken) in
+        [(&VIRTUAL[..], [true, true]), (&VIRTUAL[1..], [false, true]), (&[], [false; 2])]
+    {
+        steering.set_secondary_macs(set).expect("the map takes them");
+        for (mac, taken) in VIRTUAL.into_iter().zip(taken) {
+            let want = if taken { SteeringOutcome::NoSocket } else { SteeringOutcome::NotMine };
+            assert_eq!(forwarded(mac), want, "{mac:x?} of {set:x?}");
+            let expiring = run(&steering, &to(mac, v6("2001:db8:1::1", 1)));
+            assert_eq!(expiring == SteeringOutcome::Expiring, taken);
+        }
+        assert_eq!(forwarded([0, 0, 0x5e, 0, 1, 6]), SteeringOutcome::NotMine);
+        assert_eq!(forwarded(MAC), SteeringOutcome::NoSocket);
+    }
+}
+
 /// A priority-tagged frame is handled as if it had no tag, with any order of types and priorities;
 /// a frame with a VLAN tag goes to the host, whatever its other tags.
 #[test]

@@ -104,14 +104,10 @@ fn plane(config: &Config, tables: StaticTables, links: &[([u8; 6], u32)]) -> Pla
             up: true,
             running: true,
             carrier: true,
-            loopback: false,
             mac: Some(mac),
             mtu,
-            master: None,
             kind: "veth".to_owned(),
-            member_of: String::new(),
-            table: None,
-            xdp: false,
+            ..Link::default()
         };
         plane.link(index(at), Some(&link));
     }

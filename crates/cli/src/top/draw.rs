@@ -271,6 +271,7 @@ mod tests {
             name: "eth0".to_owned(),
             index: 2,
             mac: "02:00:00:00:00:01".to_owned(),
+            secondary_macs: Vec::new(),
             mtu: 1500,
             up: true,
             table: 254,

@@ -299,6 +299,7 @@ impl Plane {
         let locals = Arc::new(links::locals(locals));
         let ingress = |port: &super::PlanePort| super::Ingress {
             mac: (port.mac != [0; 6]).then_some(port.mac),
+            secondary_macs: port.secondary_macs().into(),
             table: self.index_of(port.table).unwrap_or(0),
             locals: Arc::clone(&locals),
             sources: port.sources,

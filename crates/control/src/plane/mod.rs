@@ -39,6 +39,7 @@
 mod ages;
 mod hops;
 mod image;
+mod macvlans;
 mod neighbors;
 pub mod policy;
 mod ports;
@@ -56,13 +57,14 @@ use fib::{Choice, Family, Full, Hop, Prefix, Publisher, Reader};
 use ages::Ages;
 use datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, ReversePathFilter, Tables};
 use hops::Hops;
+use macvlans::MacVlans;
 use neighbors::NeighborTable;
 use store::TableStore;
 
 pub use ages::Age;
 pub use hops::HopTarget;
 pub use image::{AdoptError, InterfaceNames, SystemNames};
-pub use ports::{PlanePort, Ports};
+pub use ports::{PlanePort, PortMacVlan, Ports};
 pub(crate) use static_routes::StaticFollower;
 pub use static_routes::{StaticNextHop, StaticNextHops, StaticTables};
 pub use store::TableView;
@@ -138,6 +140,7 @@ pub struct Plane {
     rules: Vec<Rule>,
     /// The tables of VRFs, by the index of their interface.
     vrfs: HashMap<u32, u32>,
+    macvlans: MacVlans,
     /// Workers may have readers: the set of tables is fixed.
     has_readers: bool,
     ages: Ages,
@@ -166,6 +169,7 @@ impl Plane {
             options: (v4, v6, shared),
             rules: Vec::new(),
             vrfs: HashMap::new(),
+            macvlans: MacVlans::default(),
             has_readers: false,
             hops: Hops::default(),
             groups: HashMap::new(),
@@ -348,7 +352,7 @@ impl Plane {
             HopTarget::Neighbor { .. } | HopTarget::Static(_) | HopTarget::Gone(_) => None,
         });
         let gateways = vias.flatten().filter_map(|via| Some((via.interface, via.gateway?)));
-        let own = gateways.filter(|(interface, _)| self.ports.get(*interface).is_some());
+        let own = gateways.filter(|(interface, _)| self.ports.leads_from(*interface));
         let is_listed = |gateway: &(u32, IpAddr)| {
             all || self.neighbor_table.mac(gateway.0, gateway.1).is_none()
         };
@@ -375,7 +379,7 @@ impl Plane {
                 HopTarget::Static(_) | HopTarget::Gone(_) => {}
             }
         }
-        list.retain(|(interface, _)| self.ports.get(*interface).is_some());
+        list.retain(|(interface, _)| self.ports.leads_from(*interface));
         list
     }
 
@@ -386,7 +390,7 @@ impl Plane {
                 Target::Via(vias) => {
                     let each =
                         vias.iter().map(|via| (via.interface, via.gateway.unwrap_or(address)));
-                    each.filter(|(interface, _)| self.ports.get(*interface).is_some()).collect()
+                    each.filter(|(interface, _)| self.ports.leads_from(*interface)).collect()
                 }
                 _ => Vec::new(),
             },
@@ -505,7 +509,7 @@ impl Plane {
     /// them is not behind a port, or has no gateway, the kernel divides the flows.
     fn resolve_group(&mut self, hop: Hop, vias: &[Via]) -> Resolution {
         let gateway = |via: &Via| {
-            let address = via.gateway.filter(|_| self.ports.get(via.interface).is_some())?;
+            let address = via.gateway.filter(|_| self.ports.leads_from(via.interface))?;
             Some(HopTarget::Neighbor { interface: via.interface, address })
         };
         let Some(targets) = vias.iter().map(gateway).collect::<Option<Vec<_>>>() else {
@@ -561,7 +565,7 @@ impl Plane {
     fn update_host_route(&mut self, interface: u32, address: IpAddr, at: usize) {
         let hops = &mut self.hops;
         let wanted = self.neighbor_table.mac(interface, address).is_some()
-            && self.ports.get(interface).is_some()
+            && self.ports.leads_from(interface)
             && match address {
                 IpAddr::V4(v4) => is_on_link(self.v4.view(at), hops, u32::from(v4), interface),
                 IpAddr::V6(v6) => is_on_link(self.v6.view(at), hops, u128::from(v6), interface),
@@ -587,8 +591,8 @@ impl Plane {
     /// Records that a route of the kernel has replaced the plane's host route to an address, in
     /// the table with index `at`.
     fn host_route_replaced(&mut self, at: usize, address: IpAddr) {
-        for port in self.ports.iter() {
-            self.neighbor_table.set_route(port.interface, address, at, false);
+        for interface in self.ports.interfaces() {
+            self.neighbor_table.set_route(interface, address, at, false);
         }
     }
 
@@ -697,6 +701,7 @@ impl Follower for Plane {
             Some(table) => self.vrfs.insert(index, table),
             None => self.vrfs.remove(&index),
         };
+        self.update_macvlan(index, link);
         // A rule may name a port, or match its VRF, which may have changed.
         if before != vrf || changed {
             self.apply_rules();

@@ -174,6 +174,7 @@ impl Plane {
             }
             self.ports_differ |= port.has_moved() != moved;
         }
+        self.assign_macvlans();
         let numbers = self.ports.tables();
         if self.has_readers || numbers == self.numbers {
             return;

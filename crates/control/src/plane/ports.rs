@@ -15,6 +15,19 @@ use crate::links;
 use config::MAIN;
 use datapath::{Adjacency, ReversePathFilter};
 
+/// A MAC-VLAN device that belongs to a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortMacVlan {
+    /// The index of its interface.
+    pub interface: u32,
+    /// Its MAC.
+    pub mac: [u8; 6],
+    /// The largest packet, in bytes.
+    pub mtu: u16,
+    /// Whether packets can leave by it: a virtual router that is a backup only receives.
+    pub running: bool,
+}
+
 /// One port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanePort {
@@ -55,6 +68,8 @@ pub struct PlanePort {
     pub isolated: [bool; 2],
     /// The reverse path filter of its packets.
     pub sources: ReversePathFilter,
+    /// The MAC-VLAN devices over it, which send and receive by it.
+    pub macvlans: Vec<PortMacVlan>,
 }
 
 impl PlanePort {
@@ -80,7 +95,13 @@ impl PlanePort {
             rule_conflict: None,
             isolated: [false; 2],
             sources: ReversePathFilter::Off,
+            macvlans: Vec::new(),
         }
+    }
+
+    /// Lists the MACs of the MAC-VLAN devices over it.
+    pub fn secondary_macs(&self) -> Vec<[u8; 6]> {
+        self.macvlans.iter().map(|device| device.mac).collect()
     }
 
     /// Returns whether the rules now select another table, which a new plane would use.
@@ -104,6 +125,20 @@ impl Ports {
     /// Returns the port of an interface.
     pub fn get(&self, interface: u32) -> Option<&PlanePort> {
         self.0.iter().find(|port| port.interface == interface)
+    }
+
+    /// Returns whether packets to neighbors of an interface leave by a port: it is one, or a MAC-VLAN
+    /// device over one.
+    pub(super) fn leads_from(&self, interface: u32) -> bool {
+        self.find(interface).is_some()
+    }
+
+    /// Iterates over the interfaces whose packets leave by a port.
+    pub(super) fn interfaces(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().flat_map(|port| {
+            let devices = port.macvlans.iter().map(|device| device.interface);
+            std::iter::once(port.interface).chain(devices)
+        })
     }
 
     /// Lists the kernel's tables that they belong to, the first port's first.
@@ -192,10 +227,8 @@ impl Ports {
     /// interface is no port or is down.
     pub(super) fn adjacency(&self, interface: u32, mac: [u8; 6]) -> Adjacency {
         match self.find(interface) {
-            Some((at, port)) if port.up && port.served => {
-                Adjacency::new(at, mac, port.mac, port.mtu)
-            }
-            Some((at, _)) => Adjacency::HOST.behind(at),
+            Some(Exit { at, src_mac, mtu, usable: true }) => Adjacency::new(at, mac, src_mac, mtu),
+            Some(exit) => Adjacency::HOST.behind(exit.at),
             None => Adjacency::HOST,
         }
     }
@@ -203,14 +236,32 @@ impl Ports {
     /// Returns the adjacency of an unresolved neighbor behind an interface.
     pub(super) fn unresolved(&self, interface: u32) -> Adjacency {
         match self.find(interface) {
-            Some((at, port)) if port.up && port.served => Adjacency::unresolved(at),
-            Some((at, _)) => Adjacency::HOST.behind(at),
+            Some(Exit { at, usable: true, .. }) => Adjacency::unresolved(at),
+            Some(exit) => Adjacency::HOST.behind(exit.at),
             None => Adjacency::HOST,
         }
     }
 
-    fn find(&self, interface: u32) -> Option<(u16, &PlanePort)> {
-        let at = self.0.iter().position(|port| port.interface == interface)?;
-        Some((at as u16, &self.0[at]))
+    /// Finds the port by which packets leave from an interface.
+    fn find(&self, interface: u32) -> Option<Exit> {
+        self.0.iter().zip(0..).find_map(|(port, at)| {
+            let usable = port.up && port.served;
+            if port.interface == interface {
+                return Some(Exit { at, src_mac: port.mac, mtu: port.mtu, usable });
+            }
+            let device = port.macvlans.iter().find(|device| device.interface == interface)?;
+            let usable = usable && device.running;
+            Some(Exit { at, src_mac: device.mac, mtu: device.mtu, usable })
+        })
     }
+}
+
+/// The port by which packets leave from an interface, with the MAC and MTU of that interface.
+struct Exit {
+    /// The index of the port in the workers' order.
+    at: u16,
+    src_mac: [u8; 6],
+    mtu: u16,
+    /// Whether packets can leave now.
+    usable: bool,
 }

@@ -137,13 +137,8 @@ pub(crate) fn link(index: u32) -> Link {
         up: true,
         running: true,
         carrier: true,
-        loopback: false,
         mac: Some(mac(0x10 + index as u8)),
         mtu: 1500,
-        master: None,
-        kind: String::new(),
-        member_of: String::new(),
-        table: None,
-        xdp: false,
+        ..Link::default()
     }
 }

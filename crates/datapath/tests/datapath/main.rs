@@ -7,6 +7,7 @@
 //! | `packets` | test packets, valid and corrupted |
 //! | `rules` | every verdict, random traffic, noise |
 //! | `vrfs` | several tables |
+//! | `secondary_macs` | frames to the MAC-VLAN devices over a port |
 //! | `sources` | the reverse path filter |
 //! | `punts` | punts that the host answers, fragments and forwards, and their rates |
 //! | `waiting` | packets that wait for a neighbor |
@@ -26,6 +27,7 @@ mod punts;
 mod reference;
 mod rig;
 mod rules;
+mod secondary_macs;
 mod sources;
 mod vrfs;
 mod waiting;

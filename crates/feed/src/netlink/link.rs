@@ -9,12 +9,12 @@ use super::error::Damage;
 use super::message::Message;
 use super::uapi::{
     IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, IFLA_ADDRESS, IFLA_IFNAME, IFLA_INFO_DATA,
-    IFLA_INFO_KIND, IFLA_INFO_SLAVE_KIND, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_VRF_TABLE,
-    IFLA_XDP, IFLA_XDP_ATTACHED,
+    IFLA_INFO_KIND, IFLA_INFO_SLAVE_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO,
+    IFLA_MACVLAN_MODE, IFLA_MASTER, IFLA_MTU, IFLA_VRF_TABLE, IFLA_XDP, IFLA_XDP_ATTACHED,
 };
 
 /// An interface, as the kernel last described it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Its name, which may change; the index does not.
     pub name: String,
@@ -38,6 +38,11 @@ pub struct Link {
     pub member_of: String,
     /// The table of a VRF.
     pub table: Option<u32>,
+    /// The index of the interface below a VLAN or MAC-VLAN device, if it is in the same network
+    /// namespace.
+    pub lower: Option<u32>,
+    /// The mode of a MAC-VLAN device (linux/if_link.h, `MACVLAN_MODE_…`).
+    pub macvlan_mode: Option<u32>,
     /// Whether an XDP program is attached.
     pub xdp: bool,
 }
@@ -65,6 +70,12 @@ pub struct LinkView<'a> {
     pub member_of: &'a [u8],
     /// The table of a VRF.
     pub table: Option<u32>,
+    /// The index of the interface below it, in the namespace of `lower_namespace`.
+    pub lower: Option<u32>,
+    /// The number of the network namespace of the interface below it; `None` is its own.
+    pub lower_namespace: Option<u32>,
+    /// The mode of a MAC-VLAN device (linux/if_link.h, `MACVLAN_MODE_…`).
+    pub macvlan_mode: Option<u32>,
     /// Whether an XDP program is attached.
     pub xdp: bool,
 }
@@ -88,6 +99,9 @@ impl<'a> LinkView<'a> {
             kind: &[],
             member_of: &[],
             table: None,
+            lower: None,
+            lower_namespace: None,
+            macvlan_mode: None,
             xdp: false,
         };
         for attribute in attributes {
@@ -97,6 +111,8 @@ impl<'a> LinkView<'a> {
                 IFLA_ADDRESS => view.hardware = attribute.value,
                 IFLA_MTU => view.mtu = attribute.u32()?,
                 IFLA_MASTER => view.master = Some(attribute.u32()?),
+                IFLA_LINK => view.lower = Some(attribute.u32()?),
+                IFLA_LINK_NETNSID => view.lower_namespace = Some(attribute.u32()?),
                 IFLA_LINKINFO => view.info(&attribute)?,
                 IFLA_XDP => {
                     for attribute in attribute.nested() {
@@ -129,6 +145,14 @@ impl<'a> LinkView<'a> {
                         }
                     }
                 }
+                IFLA_INFO_DATA if self.kind == b"macvlan" => {
+                    for data in attribute.nested() {
+                        let data = data?;
+                        if data.kind == IFLA_MACVLAN_MODE {
+                            self.macvlan_mode = Some(data.u32()?);
+                        }
+                    }
+                }
                 _ => {}
             }
         }
@@ -150,6 +174,8 @@ impl<'a> LinkView<'a> {
             kind: text(self.kind),
             member_of: text(self.member_of),
             table: self.table,
+            lower: self.lower.filter(|_| self.lower_namespace.is_none()),
+            macvlan_mode: self.macvlan_mode,
             xdp: self.xdp,
         }
     }

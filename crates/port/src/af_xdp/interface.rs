@@ -262,6 +262,15 @@ impl Interface {
         Ok(())
     }
 
+    /// Sets the MACs of the MAC-VLAN devices over the device: packets to them are taken, too.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::set_secondary_macs`].
+    pub fn set_secondary_macs(&self, macs: &[[u8; 6]]) -> io::Result<()> {
+        self.0.steering.set_secondary_macs(macs)
+    }
+
     /// Sets the device's new MTU, in bytes.
     pub fn set_mtu(&self, mtu: usize) {
         self.0.attachment.write().unwrap_or_else(PoisonError::into_inner).mtu = mtu;

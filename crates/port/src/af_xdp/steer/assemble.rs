@@ -33,6 +33,8 @@ const V6_END: i32 = 14 + 40;
 pub(super) struct ProgramInputs<'m> {
     /// The interface's MAC, in the first six bytes of its one element.
     pub(super) mac: &'m Map,
+    /// The secondary MACs: the keys are numbers of 48 bits.
+    pub(super) secondary_macs: &'m Map,
     /// Whether the interface is a gate's.
     pub(super) guards: bool,
     /// Whether packets that no socket takes are dropped.
@@ -55,6 +57,7 @@ pub(super) struct ProgramInputs<'m> {
 pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCode> {
     let &ProgramInputs {
         mac,
+        secondary_macs,
         guards,
         fail_closed,
         sockets,
@@ -87,14 +90,15 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         .mov(R2, R6)
         .add(R2, 14)
         .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Short));
-    let not_mine = asm.label();
+    let (mine, not_mine) = (asm.label(), asm.label());
     asm.load_map_value(R1, mac, 0)
         .load(Size::Word, R2, R6, 0)
         .load(Size::Word, R3, R1, 0)
         .jump_if32(Cond::Ne, R2, R3, not_mine)
         .load(Size::Half, R2, R6, 4)
         .load(Size::Half, R3, R1, 4)
-        .jump_if32(Cond::Ne, R2, R3, not_mine);
+        .jump_if32(Cond::Ne, R2, R3, not_mine)
+        .bind(mine);
     priority_tags::emit_strip(&mut asm, guards, to);
     let (ipv4, ipv6, redirect) = (asm.label(), asm.label(), asm.label());
     asm.load(Size::Half, R2, R6, ETHERTYPE)
@@ -107,6 +111,13 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
     asm.bind(not_mine)
         .load(Size::Byte, R2, R6, 0)
         .jump_if32(Cond::Set, R2, 1, to(SteeringOutcome::Group))
+        // One store: Linux 6.1 refuses to overwrite half of a slot of the stack.
+        .load(Size::Double, R2, R6, 0)
+        .big_endian(R2, 64)
+        .op(Op::Rsh, R2, 16)
+        .store(Size::Double, R10, -8, R2)
+        .map_lookup(secondary_macs, -8)
+        .jump_if(Cond::Ne, R0, 0, mine)
         .jump(to(if fail_closed { SteeringOutcome::Astray } else { SteeringOutcome::NotMine }));
 
     asm.bind(ipv4);

@@ -12,8 +12,9 @@
 //!   └──────► the host's stack, one counter for each reason ◄───────────┴──────────┘
 //! ```
 //!
-//! - The MAC is an element of a map, so that a change takes effect between two packets. On a gate's
-//!   front a unicast frame to another MAC is dropped ([`EarlyDropConfig::fail_closed`]): the kernel
+//! - The MAC is an element of a map, so that a change takes effect between two packets; frames to
+//!   the secondary MACs, those of MAC-VLAN devices over the interface, are taken as well. On a gate's
+//!   front a unicast frame to any other MAC is dropped ([`EarlyDropConfig::fail_closed`]): the kernel
 //!   would drop it too, but if the interface's MAC has just changed and is not known here yet, the
 //!   kernel would forward it past the gate.
 //! - Packets with TTL or hop limit 1 or less are passed, so that the kernel
@@ -70,6 +71,10 @@ use protected::ProtectedPrefixes;
 /// The maximum number of the host's own addresses of one family.
 const LOCALS: u32 = 4096;
 
+/// The maximum number of secondary MACs: those of 255 virtual routers of each family (RFC 9568, 7.3)
+/// fit.
+const SECONDARY_MACS: u32 = 512;
+
 /// The host's own addresses, to which packets are passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locals {
@@ -111,6 +116,7 @@ pub struct Steering {
     program: Program,
     /// The interface's MAC, and two bytes of nothing.
     mac: Map,
+    secondary_macs: Map,
     sockets: Map,
     heartbeat: Heartbeat,
     /// One word, a bit for each switch.
@@ -122,6 +128,8 @@ pub struct Steering {
     declined: Option<DeclinedFlows>,
     protected: Option<ProtectedPrefixes>,
     locals: Mutex<Locals>,
+    /// The current elements of `secondary_macs`.
+    macs: Mutex<HashSet<[u8; 6]>>,
     /// The current value of `switches`.
     on: Mutex<u32>,
 }
@@ -160,6 +168,7 @@ impl Steering {
     ) -> Result<Self, LoadError> {
         let failed = |cause| LoadError { cause, log: String::new() };
         let mac_map = Map::array(Kind::Array, "fp_mac", 8, 1).map_err(failed)?;
+        let macs = Map::new(Kind::Hash, "fp_macs", 8, 1, SECONDARY_MACS).map_err(failed)?;
         let sockets = Map::array(Kind::Xskmap, "fp_sockets", 4, queues).map_err(failed)?;
         let heartbeat = Heartbeat::new(queues).map_err(failed)?;
         let switches = Map::array(Kind::Array, "fp_switches", 4, 1).map_err(failed)?;
@@ -180,6 +189,7 @@ impl Steering {
             clock,
             heartbeat: heartbeat.maps(),
             mac: &mac_map,
+            secondary_macs: &macs,
             guards: guards.is_some(),
             fail_closed,
             sockets: &sockets,
@@ -201,6 +211,7 @@ impl Steering {
         let steering = Self {
             program,
             mac: mac_map,
+            secondary_macs: macs,
             sockets,
             heartbeat,
             switches,
@@ -211,6 +222,7 @@ impl Steering {
             declined,
             protected,
             locals: none,
+            macs: Mutex::default(),
             on,
         };
         steering.set_mac(mac).map_err(failed)?;
@@ -226,6 +238,26 @@ impl Steering {
     pub fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
         let [m0, m1, m2, m3, m4, m5] = mac;
         self.mac.set(0, &[m0, m1, m2, m3, m4, m5, 0, 0])
+    }
+
+    /// Takes frames to these MACs, too, from now on, and to no others but the interface's own.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`: `E2BIG` beyond 512 MACs. Changes before the error remain.
+    pub fn set_secondary_macs(&self, macs: &[[u8; 6]]) -> io::Result<()> {
+        let mut current = self.macs.lock().unwrap_or_else(PoisonError::into_inner);
+        for old in current.clone().into_iter().filter(|mac| !macs.contains(mac)) {
+            self.secondary_macs.delete(&mac_key(old))?;
+            current.remove(&old);
+        }
+        for &new in macs {
+            if !current.contains(&new) {
+                self.secondary_macs.update(&mac_key(new), &[1])?;
+                current.insert(new);
+            }
+        }
+        Ok(())
     }
 
     /// Replaces the host's own addresses. New ones are added before old ones are removed, so that
@@ -412,6 +444,11 @@ impl Steering {
     pub(super) fn sockets(&self) -> &Map {
         &self.sockets
     }
+}
+
+/// Returns the key of a secondary MAC: the number that it is.
+fn mac_key([m0, m1, m2, m3, m4, m5]: [u8; 6]) -> [u8; 8] {
+    u64::from_be_bytes([0, 0, m0, m1, m2, m3, m4, m5]).to_ne_bytes()
 }
 
 #[cfg(test)]
