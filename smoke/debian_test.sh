@@ -18,12 +18,7 @@ done
 # Every ICMP error is sent. The second limit is for all namespaces.
 within router sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0
 sysctl -qw net.ipv4.route.error_cost=0
-number=0
-for name in source a b; do
-    within "$name" ip route add default via "10.0.$number.1"
-    within "$name" ip -6 route add default via "fd00:$number::1"
-    number=$((number + 1))
-done
+default_routes
 within a ip addr add 11.0.0.1/32 dev lo
 within a ip -6 addr add 2001:db8::1/128 dev lo
 within b ip addr add 12.0.0.1/32 dev lo

@@ -16,16 +16,11 @@ done
 for name in router a; do
     within "$name" sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0
 done
-within source ip route add default via 10.0.0.1
-within source ip -6 route add default via fd00:0::1
-number=1
+default_routes
 for name in a b; do
-    within "$name" ip route add default via "10.0.$number.1"
-    within "$name" ip -6 route add default via "fd00:$number::1"
     within "$name" ip addr add 11.0.0.1/32 dev lo
     within "$name" ip -6 addr add 2001:db8::1/128 dev lo
     within "$name" ip addr add 12.0.0.1/32 dev lo
-    number=$((number + 1))
 done
 within router ip route add 11.0.0.0/8 via 10.0.1.2
 within router ip route add 12.0.0.0/8 via 10.0.2.2

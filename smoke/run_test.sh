@@ -9,12 +9,7 @@
 # through the router and not past it through the kernel.
 . "$(dirname "$0")/lib/router_topology.sh"
 
-number=0
-for name in source a b; do
-    within "$name" ip route add default via "10.0.$number.1"
-    within "$name" ip -6 route add default via "fd00:$number::1"
-    number=$((number + 1))
-done
+default_routes
 for name in a b; do
     within "$name" ip addr add 11.0.0.1/8 dev lo
     within "$name" ip -6 addr add 2001:db8::1/32 dev lo

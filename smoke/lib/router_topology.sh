@@ -4,6 +4,7 @@
 #   source s0 ── r0 router r1 ── a0 a       10.0.0.x, fd00:0::x     .1 is the router
 #                          r2 ── b0 b       10.0.1.x and 10.0.2.x
 #
+#   default_routes         lets source, a and b send everything to the router
 #   configure [LINES [INTERFACES]]
 #                          writes the router's configuration, with these lines in it
 #   start_router           starts it, and waits until it follows the kernel
@@ -42,6 +43,15 @@ for side in "source s0" "a a0" "b b0"; do
     within "$name" ip addr add "fd00:$number::2/64" dev "$theirs"
     number=$((number + 1))
 done
+
+default_routes() {
+    local name number=0
+    for name in source a b; do
+        within "$name" ip route add default via "10.0.$number.1"
+        within "$name" ip -6 route add default via "fd00:$number::1"
+        number=$((number + 1))
+    done
+}
 
 configure() {
     local interfaces='{ name = "r0" }, { name = "r1" }, { name = "r2" }'
