@@ -53,7 +53,7 @@ share programs "$(dirname "$(readlink -f "$program")")"
 
 # The initial file system loads the modules for the host's files, mounts them, and goes on from there.
 initial=$work/initial
-mkdir -p "$initial"/{bin,proc,sys,dev,root,modules}
+mkdir -p "$initial"/{bin,proc,sys,dev,host,modules}
 cp "$(command -v busybox)" "$initial/bin/busybox"
 cp "$work/tags" "$initial/tags"
 for module in 9p 9pnet_virtio virtio_pci; do
@@ -88,15 +88,15 @@ $b mount -t sysfs sys /sys
 $b mount -t devtmpfs dev /dev
 while read -r module; do $b insmod "/modules/$module"; done </order
 options=ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose
-$b mount -t 9p -o "$options" host /root
-for folder in proc sys dev; do $b mount --move "/$folder" "/root/$folder"; done
-for folder in tmp run var; do $b mount -t tmpfs -o mode=755 tmpfs "/root/$folder"; done
+$b mount -t 9p -o "$options" host /host
+for folder in proc sys dev; do $b mount --move "/$folder" "/host/$folder"; done
+for folder in tmp run var; do $b mount -t tmpfs -o mode=755 tmpfs "/host/$folder"; done
 while read -r tag; do
-    $b mkdir "/root/run/$tag"
-    $b mount -t 9p -o "$options" "$tag" "/root/run/$tag"
+    $b mkdir "/host/run/$tag"
+    $b mount -t 9p -o "$options" "$tag" "/host/run/$tag"
 done </tags
-$b cp /start /root/run/start
-exec $b switch_root /root /bin/bash /run/start
+$b cp /start /host/run/start
+exec $b switch_root /host /bin/bash /run/start
 INIT
 chmod +x "$initial/init"
 (cd "$initial" && find . | cpio --create --format=newc --quiet) >"$work/initrd"
