@@ -33,6 +33,9 @@ use super::{Lookup, Parsed, Verdict};
 /// headers are 16 KiB.
 pub const SIZE: usize = 256;
 
+/// The distance by which the headers of received frames are prefetched, in frames.
+pub(super) const AHEAD: usize = 8;
+
 /// Batches of fewer packets than this always mark the hops that they use. Larger ones, in which the
 /// cost of each packet matters, do so in one of `MARKING` ticks, which is once a second.
 pub(super) const FEW: usize = 32;

@@ -15,9 +15,17 @@
 
 use port::{Arena, Frame};
 
+use super::batch::AHEAD;
+
 /// Sets the destination of frames to one of `secondary` to `mac`.
 pub(super) fn readdress(arena: &mut Arena, frames: &[Frame], mac: [u8; 6], secondary: &[[u8; 6]]) {
-    for frame in frames {
+    for frame in frames.iter().take(AHEAD) {
+        arena.prefetch(frame);
+    }
+    for (at, frame) in frames.iter().enumerate() {
+        if let Some(next) = frames.get(at + AHEAD) {
+            arena.prefetch(next);
+        }
         if let Some(to) = arena.bytes_mut(frame).first_chunk_mut::<6>()
             && *to != mac
             && secondary.contains(to)

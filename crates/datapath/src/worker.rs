@@ -39,7 +39,7 @@ use std::time::Duration;
 use fib::Reader;
 use port::{Arena, Frame, Port, PortStats};
 
-use super::batch::{FEW, Kind, MARKING, SIZE};
+use super::batch::{AHEAD, FEW, Kind, MARKING, SIZE};
 use super::egress::{Egress, EgressContext};
 use super::punt::Policer;
 use super::rewrite::restore;
@@ -54,9 +54,6 @@ use crate::stats::WorkerStats;
 
 /// The approximate interval between calls of [`Worker::tick`].
 pub const TICK: Duration = Duration::from_millis(100);
-
-/// The prefetch distance of the parser, in frames.
-const AHEAD: usize = 8;
 
 /// The parts that a worker is made from.
 pub struct WorkerSetup<L> {
@@ -221,7 +218,8 @@ impl<L: Lookup> Worker<L> {
         let terms = ingresses.current().get(ingress);
         let mac = terms.mac.unwrap_or(lane.mac);
         let locals = &*terms.locals;
-        if !terms.secondary_macs.is_empty() {
+        // The worker that hands packets over has readdressed them.
+        if !terms.secondary_macs.is_empty() && !handed {
             readdress(arena, frames, mac, &terms.secondary_macs);
         }
         if let Some(hook) = hook
@@ -275,7 +273,7 @@ impl<L: Lookup> Worker<L> {
         // After the tables: these adjacencies contain every hop of those tables.
         let adjacencies = adjacencies.current();
         let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
-        let redirects = isolated == [false; 2] && terms.secondary_macs.is_empty();
+        let may_redirect = isolated == [false; 2] && terms.secondary_macs.is_empty();
         // Held packets that were handed over are in the queue of their ingress port, which releases
         // them.
         let waits = lanes.get(from).is_some_and(|lane| lane.hold.len() > 0);
@@ -305,7 +303,7 @@ impl<L: Lookup> Worker<L> {
                 Ok((egress, len)) => match lanes.get_mut(usize::from(egress)) {
                     Some(lane)
                         if usize::from(egress) != ingress
-                            || !redirects
+                            || !may_redirect
                             || !policer.take(PuntClass::Redirect) =>
                     {
                         lane.stage(arena, frame, len);
