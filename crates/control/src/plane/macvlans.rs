@@ -41,7 +41,9 @@ impl MacVlan {
         let is_taken = link.kind == "macvlan"
             && link.up
             && link.macvlan_mode.is_some_and(|mode| MODES.contains(&mode));
-        is_taken.then_some(())?;
+        if !is_taken {
+            return None;
+        }
         Some(Self {
             name: link.name.clone(),
             lower: link.lower?,

@@ -140,6 +140,7 @@ impl Plane {
     /// Evaluates the rules for the ports without a configured table. Once workers have readers of
     /// the tables, a port keeps its table, and a different result is recorded as a conflict.
     pub(super) fn apply_rules(&mut self) {
+        self.assign_macvlans();
         // The feed has not reported the rules yet.
         if self.rules.is_empty() {
             return;
@@ -174,7 +175,6 @@ impl Plane {
             }
             self.ports_differ |= port.has_moved() != moved;
         }
-        self.assign_macvlans();
         let numbers = self.ports.tables();
         if self.has_readers || numbers == self.numbers {
             return;
