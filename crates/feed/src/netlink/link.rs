@@ -10,8 +10,24 @@ use super::message::Message;
 use super::uapi::{
     IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, IFLA_ADDRESS, IFLA_IFNAME, IFLA_INFO_DATA,
     IFLA_INFO_KIND, IFLA_INFO_SLAVE_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO,
-    IFLA_MACVLAN_MODE, IFLA_MASTER, IFLA_MTU, IFLA_VRF_TABLE, IFLA_XDP, IFLA_XDP_ATTACHED,
+    IFLA_MACVLAN_MODE, IFLA_MASTER, IFLA_MTU, IFLA_VLAN_EGRESS_QOS, IFLA_VLAN_ID,
+    IFLA_VLAN_INGRESS_QOS, IFLA_VLAN_PROTOCOL, IFLA_VLAN_QOS_MAPPING, IFLA_VRF_TABLE, IFLA_XDP,
+    IFLA_XDP_ATTACHED,
 };
+
+/// The tag of a VLAN device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vlan {
+    /// The tag's type: 0x8100 (802.1Q) or 0x88a8 (802.1ad).
+    pub protocol: u16,
+    /// The VLAN identifier, 0 to 4095.
+    pub id: u16,
+    /// The priorities of the tags that it sends, by the packets' (`egress-qos-map`): pairs of a packet's
+    /// priority and that of its tag; 0 for others.
+    pub egress_priorities: Vec<(u32, u32)>,
+    /// Whether packets get a priority by that of their tag (`ingress-qos-map`).
+    pub maps_ingress: bool,
+}
 
 /// An interface, as the kernel last described it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +59,8 @@ pub struct Link {
     pub lower: Option<u32>,
     /// The mode of a MAC-VLAN device (linux/if_link.h, `MACVLAN_MODE_…`).
     pub macvlan_mode: Option<u32>,
+    /// The tag of a VLAN device.
+    pub vlan: Option<Vlan>,
     /// Whether an XDP program is attached.
     pub xdp: bool,
 }
@@ -76,6 +94,8 @@ pub struct LinkView<'a> {
     pub lower_namespace: Option<u32>,
     /// The mode of a MAC-VLAN device (linux/if_link.h, `MACVLAN_MODE_…`).
     pub macvlan_mode: Option<u32>,
+    /// The attributes of a VLAN device.
+    pub vlan: Option<Attribute<'a>>,
     /// Whether an XDP program is attached.
     pub xdp: bool,
 }
@@ -102,6 +122,7 @@ impl<'a> LinkView<'a> {
             lower: None,
             lower_namespace: None,
             macvlan_mode: None,
+            vlan: None,
             xdp: false,
         };
         for attribute in attributes {
@@ -153,6 +174,10 @@ impl<'a> LinkView<'a> {
                         }
                     }
                 }
+                IFLA_INFO_DATA if self.kind == b"vlan" => {
+                    read_vlan(&attribute)?;
+                    self.vlan = Some(attribute);
+                }
                 _ => {}
             }
         }
@@ -176,7 +201,37 @@ impl<'a> LinkView<'a> {
             table: self.table,
             lower: self.lower.filter(|_| self.lower_namespace.is_none()),
             macvlan_mode: self.macvlan_mode,
+            vlan: self.vlan.and_then(|data| read_vlan(&data).ok()),
             xdp: self.xdp,
         }
     }
+}
+
+/// Reads the attributes of a VLAN device. Kernels without a protocol attribute (before 3.10) know
+/// 802.1Q alone.
+fn read_vlan(data: &Attribute<'_>) -> Result<Vlan, Damage> {
+    let mut vlan = Vlan { protocol: 0x8100, ..Vlan::default() };
+    for attribute in data.nested() {
+        let attribute = attribute?;
+        match attribute.kind {
+            IFLA_VLAN_ID => vlan.id = attribute.u16()?,
+            IFLA_VLAN_PROTOCOL => vlan.protocol = u16::from_be(attribute.u16()?),
+            IFLA_VLAN_EGRESS_QOS => {
+                for mapping in attribute.nested() {
+                    let mapping = mapping?;
+                    // struct ifla_vlan_qos_mapping: from, to.
+                    if mapping.kind == IFLA_VLAN_QOS_MAPPING
+                        && let Some((from, to)) = mapping.value.split_first_chunk::<4>()
+                        && let Some(to) = to.first_chunk::<4>()
+                    {
+                        let pair = (u32::from_ne_bytes(*from), u32::from_ne_bytes(*to));
+                        vlan.egress_priorities.push(pair);
+                    }
+                }
+            }
+            IFLA_VLAN_INGRESS_QOS => vlan.maps_ingress = attribute.nested().next().is_some(),
+            _ => {}
+        }
+    }
+    Ok(vlan)
 }

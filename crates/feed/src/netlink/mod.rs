@@ -45,7 +45,7 @@ pub use attribute::{Attribute, Attributes};
 pub use error::{Damage, Error};
 pub use follower::{Follower, NullFollower, RouteInfo, Target, Via};
 pub use kernel::{Kernel, KernelCounters, KernelOptions, KernelProgress};
-pub use link::{Link, LinkView};
+pub use link::{Link, LinkView, Vlan};
 pub use lookup::{Lookup, LookupResult};
 pub use message::{Message, Messages};
 pub use mirror::Mirror;
