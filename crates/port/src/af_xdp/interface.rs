@@ -31,7 +31,7 @@ use super::device::{self, Device, dropped};
 use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
 use super::steer::{
     EarlyDropConfig, InstalledPrefixes, Locals, SourcePrefix, Steering, SteeringCounters,
-    SteeringOutcome,
+    SteeringOutcome, VlanTags,
 };
 use crate::PortStats;
 
@@ -269,6 +269,15 @@ impl Interface {
     /// See [`Steering::set_secondary_macs`].
     pub fn set_secondary_macs(&self, macs: &[[u8; 6]]) -> io::Result<()> {
         self.0.steering.set_secondary_macs(macs)
+    }
+
+    /// Takes packets with these VLAN tags, too, from now on, and with no others.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::set_vlans`].
+    pub fn set_vlans(&self, vlans: &[VlanTags]) -> io::Result<()> {
+        self.0.steering.set_vlans(vlans)
     }
 
     /// Sets the device's new MTU, in bytes.

@@ -1,6 +1,7 @@
 //! The steering program as instructions.
 //!
-//! Registers: r9 is the context, r6 the frame's first byte, r7 its end. When the frame is to be
+//! Registers: r9 is the context, r6 the frame's first byte (later in a tagged frame: 14 bytes before its
+//! payload), r7 its end. When the frame is to be
 //! taken, r7 has the switches and r8 the family (`flow_key.rs`); then r8 has the action to return
 //! and r7 the counter.
 
@@ -11,7 +12,7 @@ use super::super::bpf::asm::{
 use super::blocked::BlockedSources;
 use super::declined::DeclinedFlows;
 use super::protected::ProtectedPrefixes;
-use super::{SteeringOutcome, flow_key, heartbeat, priority_tags};
+use super::{SteeringOutcome, flow_key, heartbeat, priority_tags, vlan_tags};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
 /// Switches: the interface is only observed; some sources are blocked.
@@ -35,6 +36,8 @@ pub(super) struct ProgramInputs<'m> {
     pub(super) mac: &'m Map,
     /// The secondary MACs: the keys are numbers of 48 bits.
     pub(super) secondary_macs: &'m Map,
+    /// The tags of the VLAN devices over the interface, unless it is a gate's.
+    pub(super) vlans: Option<&'m Map>,
     /// Whether the interface is a gate's.
     pub(super) guards: bool,
     /// Whether packets that no socket takes are dropped.
@@ -58,6 +61,7 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
     let &ProgramInputs {
         mac,
         secondary_macs,
+        vlans,
         guards,
         fail_closed,
         sockets,
@@ -99,15 +103,24 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         .load(Size::Half, R3, R1, 4)
         .jump_if32(Cond::Ne, R2, R3, not_mine)
         .bind(mine);
-    priority_tags::emit_strip(&mut asm, guards, to);
+    let (vlan, payload) = (asm.label(), asm.label());
+    let tagged = if vlans.is_some() { vlan } else { to(SteeringOutcome::Tagged) };
+    priority_tags::emit_strip(&mut asm, guards, tagged, to);
     let (ipv4, ipv6, redirect) = (asm.label(), asm.label(), asm.label());
-    asm.load(Size::Half, R2, R6, ETHERTYPE)
+    asm.bind(payload)
+        .load(Size::Half, R2, R6, ETHERTYPE)
         .jump_if32(Cond::Eq, R2, half([0x08, 0x00]), ipv4)
         .jump_if32(Cond::Eq, R2, half([0x86, 0xdd]), ipv6)
         .jump_if32(Cond::Eq, R2, half([0x08, 0x06]), to(SteeringOutcome::Arp))
         // The tag of devices from before 802.1ad.
         .jump_if32(Cond::Eq, R2, half([0x91, 0x00]), to(SteeringOutcome::Tagged))
+        .jump_if32(Cond::Eq, R2, half([0x81, 0x00]), to(SteeringOutcome::Tagged))
+        .jump_if32(Cond::Eq, R2, half([0x88, 0xa8]), to(SteeringOutcome::Tagged))
         .jump(to(SteeringOutcome::NotIp));
+    if let Some(vlans) = vlans {
+        asm.bind(vlan);
+        vlan_tags::emit_match(&mut asm, vlans, payload, to);
+    }
     asm.bind(not_mine)
         .load(Size::Byte, R2, R6, 0)
         .jump_if32(Cond::Set, R2, 1, to(SteeringOutcome::Group))

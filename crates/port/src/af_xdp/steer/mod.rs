@@ -19,8 +19,9 @@
 //!   kernel would forward it past the gate.
 //! - Packets with TTL or hop limit 1 or less are passed, so that the kernel
 //!   answers them with Time Exceeded (RFC 1812 section 5.3.1).
-//! - A packet with a VLAN tag is passed: it belongs to a VLAN interface of the host, not to this
-//!   one. Tags with only a priority are removed before all checks (`priority_tags.rs`).
+//! - A packet with a VLAN tag belongs to a VLAN device over the interface. It is taken if the router
+//!   serves that device (`vlan_tags.rs`), otherwise passed. Tags with only a priority are removed before
+//!   all checks (`priority_tags.rs`).
 //! - Checksums, total lengths, options and martian sources are *not* checked here: the router
 //!   checks and counts those packets.
 //! - If no socket is bound to the queue the packet is passed, so that none is lost between
@@ -49,10 +50,12 @@ mod outcome;
 mod prefix_set;
 mod priority_tags;
 mod protected;
+mod vlan_tags;
 
 pub use blocked::{InstalledPrefixes, SourcePrefix};
 pub use heartbeat::STALL;
 pub use outcome::{SteeringCounters, SteeringOutcome};
+pub use vlan_tags::VlanTags;
 
 use std::collections::HashSet;
 use std::io;
@@ -67,6 +70,7 @@ use blocked::BlockedSources;
 use declined::DeclinedFlows;
 use heartbeat::Heartbeat;
 use protected::ProtectedPrefixes;
+use vlan_tags::VLANS;
 
 /// The maximum number of the host's own addresses of one family.
 const LOCALS: u32 = 4096;
@@ -117,6 +121,8 @@ pub struct Steering {
     /// The interface's MAC, and two bytes of nothing.
     mac: Map,
     secondary_macs: Map,
+    /// The tags of the VLAN devices over the interface, unless it is a gate's.
+    vlans: Option<Map>,
     sockets: Map,
     heartbeat: Heartbeat,
     /// One word, a bit for each switch.
@@ -130,6 +136,8 @@ pub struct Steering {
     locals: Mutex<Locals>,
     /// The current elements of `secondary_macs`.
     macs: Mutex<HashSet<[u8; 6]>>,
+    /// The current elements of `vlans`.
+    tags: Mutex<HashSet<VlanTags>>,
     /// The current value of `switches`.
     on: Mutex<u32>,
 }
@@ -169,6 +177,8 @@ impl Steering {
         let failed = |cause| LoadError { cause, log: String::new() };
         let mac_map = Map::array(Kind::Array, "fp_mac", 8, 1).map_err(failed)?;
         let macs = Map::new(Kind::Hash, "fp_macs", 8, 1, SECONDARY_MACS).map_err(failed)?;
+        let vlans = guards.is_none().then(|| Map::new(Kind::Hash, "fp_vlans", 8, 1, VLANS));
+        let vlans = vlans.transpose().map_err(failed)?;
         let sockets = Map::array(Kind::Xskmap, "fp_sockets", 4, queues).map_err(failed)?;
         let heartbeat = Heartbeat::new(queues).map_err(failed)?;
         let switches = Map::array(Kind::Array, "fp_switches", 4, 1).map_err(failed)?;
@@ -190,6 +200,7 @@ impl Steering {
             heartbeat: heartbeat.maps(),
             mac: &mac_map,
             secondary_macs: &macs,
+            vlans: vlans.as_ref(),
             guards: guards.is_some(),
             fail_closed,
             sockets: &sockets,
@@ -212,6 +223,7 @@ impl Steering {
             program,
             mac: mac_map,
             secondary_macs: macs,
+            vlans,
             sockets,
             heartbeat,
             switches,
@@ -223,6 +235,7 @@ impl Steering {
             protected,
             locals: none,
             macs: Mutex::default(),
+            tags: Mutex::default(),
             on,
         };
         steering.set_mac(mac).map_err(failed)?;
@@ -256,6 +269,27 @@ impl Steering {
                 self.secondary_macs.update(&mac_key(new), &[1])?;
                 current.insert(new);
             }
+        }
+        Ok(())
+    }
+
+    /// Takes packets with these tags, too, from now on, and with no others. Has no effect on a gate's
+    /// interface.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`: `E2BIG` beyond 16,384 VLAN devices. Changes before the error remain.
+    pub fn set_vlans(&self, vlans: &[VlanTags]) -> io::Result<()> {
+        let Some(map) = &self.vlans else { return Ok(()) };
+        let mut current = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted: HashSet<VlanTags> = vlans.iter().copied().collect();
+        for old in current.clone().difference(&wanted) {
+            map.delete(&old.key())?;
+            current.remove(old);
+        }
+        for new in wanted.difference(&current.clone()) {
+            map.update(&new.key(), &[1])?;
+            current.insert(*new);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! IEEE 802.1Q calls such a frame priority-tagged, and the kernel treats it as if it had no tag,
 //! with any number of tags. So the payload is checked as if the tags were absent: the MACs move up,
 //! the frame begins 4 bytes later, and the receiver, router or host, sees no tag. A tag of a VLAN
-//! ends this: the frame belongs to a VLAN interface of the host ([`SteeringOutcome::Tagged`]).
+//! ends this: the frame belongs to a VLAN device (`vlan_tags.rs`).
 //!
 //! Legitimate frames have one such tag. A router leaves frames with more than [`MAX_TAGS`] to the
 //! host, which forwards as well; on a gate's interface they would bypass the gate, and are dropped.
@@ -25,10 +25,11 @@ const TAG: i16 = 14;
 const TAG_END: i32 = 14 + 4;
 
 /// Emits code that removes priority tags from a frame whose Ethernet header is verified, and
-/// verifies it again after each removal.
+/// verifies it again after each removal. A frame with the tag of a VLAN continues at `vlan`.
 pub(super) fn emit_strip(
     asm: &mut Assembler<'_>,
     guards: bool,
+    vlan: Label,
     to: impl Fn(SteeringOutcome) -> Label,
 ) {
     let bare = asm.label();
@@ -43,7 +44,7 @@ pub(super) fn emit_strip(
             .add(R2, TAG_END)
             .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Tagged))
             .load(Size::Half, R2, R6, TAG)
-            .jump_if32(Cond::Set, R2, half([0x0f, 0xff]), to(SteeringOutcome::Tagged));
+            .jump_if32(Cond::Set, R2, half([0x0f, 0xff]), vlan);
         if stripped == MAX_TAGS {
             asm.jump(to(too_many));
             break;

@@ -7,6 +7,8 @@
 //!
 //! Needs root (`CAP_BPF`, `CAP_NET_ADMIN`), hence the feature `root-tests`.
 
+mod tags;
+
 use std::net::IpAddr;
 
 use fingerpost_port::af_xdp::Locals;
@@ -202,70 +204,6 @@ fn frames_to_secondary_macs_are_taken_while_these_are_set() {
         }
         assert_eq!(forwarded([0, 0, 0x5e, 0, 1, 6]), SteeringOutcome::NotMine);
         assert_eq!(forwarded(MAC), SteeringOutcome::NoSocket);
-    }
-}
-
-/// A priority-tagged frame is handled as if it had no tag, with any order of types and priorities;
-/// a frame with a VLAN tag goes to the host, whatever its other tags.
-#[test]
-fn priority_tags_are_stripped() {
-    let (router, gate) = (steering(), guarding(0));
-    const Q: u16 = 0x8100;
-    const AD: u16 = 0x88a8;
-    let packets = [
-        (v4("203.0.113.1", 64), SteeringOutcome::NoSocket),
-        (v6("2001:db8:1::1", 64), SteeringOutcome::NoSocket),
-        (v4("192.0.2.1", 64), SteeringOutcome::Local),
-        (v6("2001:db8:1::1", 1), SteeringOutcome::Expiring),
-        (ethernet(MAC, 0x0806, &[0; 28]), SteeringOutcome::Arp),
-        (ethernet(MAC, 0x88cc, &[0; 40]), SteeringOutcome::NotIp),
-    ];
-    let through: [&[(u16, u16)]; 5] = [
-        &[(Q, 0)],
-        &[(AD, 0xe000)],
-        &[(AD, 0), (Q, 0x2000)],
-        &[(Q, 0x1000), (AD, 0), (Q, 0xf000)],
-        &[(Q, 0), (Q, 0), (AD, 0), (AD, 0)],
-    ];
-    for (packet, want) in &packets {
-        for tags in through {
-            for steering in [&router, &gate] {
-                assert_eq!(run(steering, &tagged(packet, tags)), *want, "{tags:04x?}");
-            }
-        }
-    }
-    let theirs: [&[(u16, u16)]; 5] = [
-        &[(Q, 5)],
-        &[(Q, 0xe001)],
-        &[(AD, 4095), (Q, 0)],
-        &[(Q, 0), (AD, 0x0800)],
-        &[(Q, 0), (Q, 0), (Q, 0), (Q, 0), (Q, 9)],
-    ];
-    for tags in theirs {
-        for steering in [&router, &gate] {
-            let packet = tagged(&packets[0].0, tags);
-            assert_eq!(run(steering, &packet), SteeringOutcome::Tagged, "{tags:04x?}");
-        }
-    }
-    // One tag too many: passed on a router's interface, dropped on a gate's.
-    let many = tagged(&packets[0].0, &[(Q, 0); 5]);
-    assert_eq!(run(&router, &many), SteeringOutcome::Tagged);
-    let before = gate.counts().unwrap();
-    let dropped = gate.program().test_run(&many, 1).unwrap().retval;
-    assert_eq!(dropped, Action::Drop as u32);
-    assert_eq!(
-        gate.counts().unwrap()[SteeringOutcome::Nested],
-        before[SteeringOutcome::Nested] + 1
-    );
-    // A truncated tag, or one without payload.
-    let short = tagged(&packets[0].0, &[(Q, 0)]);
-    for (len, want) in [
-        (14, SteeringOutcome::Tagged),
-        (17, SteeringOutcome::Tagged),
-        (18, SteeringOutcome::Unparsed),
-        (37, SteeringOutcome::Unparsed),
-    ] {
-        assert_eq!(run(&gate, &short[..len]), want, "{len}");
     }
 }
 
