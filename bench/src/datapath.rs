@@ -9,9 +9,10 @@
 //! First the whole pool goes through once, and the number of sent packets is compared with single
 //! lookups of all destinations; then time is measured in windows.
 //!
-//! Two features cost more, and are measured apart: with `--members` every route leads to a group
+//! Three features cost more, and are measured apart: with `--members` every route leads to a group
 //! of next hops; with `--sources` the route back to each source is looked up too, and sources are
-//! drawn as destinations are.
+//! drawn as destinations are; with `--vlans` every packet arrives with the tag of one of as many VLAN
+//! devices, in turn, and leaves with the tag of another device.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use datapath::stats::WorkerStats;
 use datapath::{
-    Adjacencies, Adjacency, Group, Ingress, Ingresses, Locals, ReversePathFilter, Tables, Worker,
-    WorkerSetup, wants,
+    Adjacencies, Adjacency, FIRST_VLAN, Group, Ingress, Ingresses, Locals, ReversePathFilter,
+    Tables, VlanDevice, VlanTable, VlanTag, Worker, WorkerSetup, wants,
 };
 use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use output::progress;
@@ -62,6 +63,9 @@ pub(super) struct Args {
     /// Check sources too: those without a route are dropped
     #[arg(long)]
     sources: bool,
+    /// VLAN devices by which packets arrive; they leave by another one
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=4000))]
+    vlans: u16,
     /// The core
     #[arg(long, value_name = "N", default_value_t = 0)]
     core: usize,
@@ -101,11 +105,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let right6 = right(&keys6, args.sources, |key| forwards6(v6.fib(), key));
     let readers = || Tables::single(v4.reader(), v6.reader());
     let hops = routes.v4.iter().map(|r| r.1).chain(routes.v6.iter().map(|r| r.1)).max();
-    let adjacencies = Publisher::new(adjacencies(hops.unwrap_or(Hop::NONE), args.members));
+    let adjacencies =
+        Publisher::new(adjacencies(hops.unwrap_or(Hop::NONE), args.members, args.vlans));
     let mut scores = Vec::new();
     let options = [(args.members > 1, " groups"), (args.sources, " sources")];
-    let options: String =
+    let mut options: String =
         options.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
+    if args.vlans > 0 {
+        options += &format!(" VLANs {}", args.vlans);
+    }
     for (case, fib, count) in [
         ("IPv4 64 bytes", format!("{:?}", v4.fib()), routes.v4.len()),
         ("IPv6 64 bytes", format!("{:?}", v6.fib()), routes.v6.len()),
@@ -117,15 +125,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             (v6.fib().footprint(), v6.fib().name())
         };
         let pool: Pool = if is_v4 {
-            pairs(&keys4).map(|(dst, src)| frame_v4(dst, args.sources.then_some(src))).collect()
+            let frame = |(dst, src)| frame_v4(dst, args.sources.then_some(src));
+            tagged(pairs(&keys4).map(frame), args.vlans).collect()
         } else {
-            pairs(&keys6).map(|(dst, src)| frame_v6(dst, args.sources.then_some(src))).collect()
+            let frame = |(dst, src)| frame_v6(dst, args.sources.then_some(src));
+            tagged(pairs(&keys6).map(frame), args.vlans).collect()
         };
         let right = if is_v4 { right4 } else { right6 };
         let case = format!("{case}{options}");
         let what = format!("{case}, {fib}");
         let windows = progress::during(&what, || {
-            let worker = |source| worker(readers(), adjacencies.reader(), source, args.sources);
+            let worker = |source| worker(readers(), adjacencies.reader(), source, args);
             prove(worker, pool.clone(), right)?;
             windows(worker, pool, args.seconds)
         })
@@ -189,21 +199,26 @@ fn worker(
     tables: Tables,
     adjacencies: Reader<Adjacencies>,
     source: Replay,
-    sources: bool,
+    args: &Args,
 ) -> anyhow::Result<Worker<Tables>> {
     let ports: Vec<Box<dyn Port>> = vec![
         Box::new(source.with_mac(MAC)),
         Box::new(Replay::new("out", Pool::new(), Sink::Count)),
     ];
-    let sources = if sources { ReversePathFilter::Loose } else { ReversePathFilter::Off };
+    let sources = if args.sources { ReversePathFilter::Loose } else { ReversePathFilter::Off };
     let locals = Arc::new(Locals::new([OWN], [1]));
-    let ingress = Ingress { table: 0, locals, sources, ..Ingress::default() };
+    let ingress = Ingress { mac: Some(MAC), table: 0, locals, sources, ..Ingress::default() };
+    let mut devices = VlanTable::default();
+    (1..=args.vlans).for_each(|id| devices.insert(ethernet::VLAN, id, FIRST_VLAN + id - 1));
+    let below = Ingress { vlans: Arc::new(devices), ..ingress.clone() };
+    let devices = vec![Some(ingress); args.vlans.into()];
+    let ingresses = Ingresses::new([below]).with_vlans(devices);
     Ok(Worker::new(WorkerSetup {
         arena: Arena::new(2048, 2048).context("memory for frames")?,
         ports,
         tables,
         adjacencies,
-        ingresses: Publisher::new(Ingresses::alike(ingress)).reader(),
+        ingresses: Publisher::new(ingresses).reader(),
         wants: wants().0,
         stats: Arc::new(WorkerStats::new()),
     }))
@@ -247,12 +262,19 @@ fn windows(
     Ok((0..WINDOWS).map(|_| window(length)).collect())
 }
 
-fn adjacencies(highest: Hop, members: u8) -> Adjacencies {
+fn adjacencies(highest: Hop, members: u8, vlans: u16) -> Adjacencies {
     let mut adjacencies = Adjacencies::new();
+    let device = |port, id| {
+        let tag = VlanTag { protocol: ethernet::VLAN, id, priorities: [0; 4] };
+        Some(VlanDevice { port, tags: [Some(tag), None] })
+    };
+    let devices = (1..=vlans).map(|id| device(0, id)).chain([device(1, 4094)]);
+    adjacencies.set_vlans(devices.collect());
+    let port = if vlans > 0 { FIRST_VLAN + vlans } else { 1 };
     let members = if members > 1 { u32::from(members) } else { 0 };
     for hop in 1..=highest.0 + members {
         let [_, high, middle, low] = hop.to_be_bytes();
-        adjacencies.set(Hop(hop), Adjacency::new(1, [2, 0, 0, high, middle, low], MAC, 1500));
+        adjacencies.set(Hop(hop), Adjacency::new(port, [2, 0, 0, high, middle, low], MAC, 1500));
     }
     if members > 1 {
         let listed: Vec<_> = (1..=members).map(|member| (Hop(highest.0 + member), 1)).collect();
@@ -260,6 +282,18 @@ fn adjacencies(highest: Hop, members: u8) -> Adjacencies {
         (1..=highest.0).for_each(|hop| adjacencies.set_group(Hop(hop), Arc::clone(&group)));
     }
     adjacencies
+}
+
+/// Adds to each frame the tag of one of `vlans` VLANs, if there are any.
+fn tagged(frames: impl Iterator<Item = [u8; 60]>, vlans: u16) -> impl Iterator<Item = Vec<u8>> {
+    (0..).zip(frames).map(move |(at, frame): (usize, _)| {
+        let mut frame = frame.to_vec();
+        if vlans > 0 {
+            let [high, low] = ((at % usize::from(vlans)) as u16 + 1).to_be_bytes();
+            frame.splice(12..12, [0x81, 0x00, high, low]);
+        }
+        frame
+    })
 }
 
 /// A 64-byte frame without its check sequence, which never reaches software.

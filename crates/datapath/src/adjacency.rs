@@ -39,13 +39,13 @@ use std::sync::Arc;
 
 use fib::Hop;
 
-use super::{Group, Verdict};
+use super::{FIRST_VLAN, Group, Verdict, VlanDevice};
 
 /// The adjacency of a hop: the port that a packet leaves on, and the MAC addresses that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjacency {
-    dst_mac: [u8; 6],
-    src_mac: [u8; 6],
+    /// The destination and the source, as in a frame.
+    macs: [u8; 12],
     /// The port's number, or one of the constants below.
     port: u16,
     /// The link's MTU. If `port` is one of the constants: the number of the port that the next hop
@@ -61,7 +61,7 @@ const UNRESOLVED: u16 = u16::MAX - 4;
 
 impl Adjacency {
     /// The adjacency of a hop without a route.
-    pub const NONE: Self = Self { dst_mac: [0; 6], src_mac: [0; 6], port: NOWHERE, mtu: 0 };
+    pub const NONE: Self = Self { macs: [0; 12], port: NOWHERE, mtu: 0 };
     /// The adjacency of blackhole routes, whose packets are dropped.
     pub const BLACKHOLE: Self = Self { port: BLACKHOLE, ..Self::NONE };
     /// The adjacency of routes to the host's own stack.
@@ -108,7 +108,8 @@ impl Adjacency {
     /// If the port's number is [`MOST_PORTS`](Self::MOST_PORTS) or above.
     pub fn new(port: u16, dst_mac: [u8; 6], src_mac: [u8; 6], mtu: u16) -> Self {
         assert!(usize::from(port) < Self::MOST_PORTS, "a worker has fewer ports than {port}");
-        Self { dst_mac, src_mac, port, mtu }
+        let ([a, b, c, d, e, f], [g, h, i, j, k, l]) = (dst_mac, src_mac);
+        Self { macs: [a, b, c, d, e, f, g, h, i, j, k, l], port, mtu }
     }
 
     /// Returns the port's number, or the verdict of an adjacency without a port.
@@ -143,13 +144,21 @@ impl Adjacency {
     /// Returns the next hop's MAC.
     #[inline(always)]
     pub fn dst_mac(&self) -> [u8; 6] {
-        self.dst_mac
+        let [mac @ .., _, _, _, _, _, _] = self.macs;
+        mac
     }
 
     /// Returns the MAC of the port that packets leave on.
     #[inline(always)]
     pub fn src_mac(&self) -> [u8; 6] {
-        self.src_mac
+        let [_, _, _, _, _, _, mac @ ..] = self.macs;
+        mac
+    }
+
+    /// Returns both MACs in the order of a frame.
+    #[inline(always)]
+    pub(super) fn macs(&self) -> [u8; 12] {
+        self.macs
     }
 
     /// Returns the longest packet that the link carries, in bytes.
@@ -167,6 +176,8 @@ pub struct Adjacencies {
     groups: Vec<Option<Arc<Group>>>,
     /// The seed of the flow hash.
     seed: u64,
+    /// The VLAN devices by port number, from [`FIRST_VLAN`] on; `None` for a number without one.
+    vlans: Arc<[Option<VlanDevice>]>,
 }
 
 impl Adjacencies {
@@ -179,6 +190,17 @@ impl Adjacencies {
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// Sets the VLAN devices, by port number from [`FIRST_VLAN`] on.
+    pub fn set_vlans(&mut self, vlans: Arc<[Option<VlanDevice>]>) {
+        self.vlans = vlans;
+    }
+
+    /// Returns the VLAN device with this port number.
+    #[inline]
+    pub fn vlan(&self, port: u16) -> Option<&VlanDevice> {
+        self.vlans.get(usize::from(port.checked_sub(FIRST_VLAN)?))?.as_ref()
     }
 
     /// Sets the adjacency of `hop`. [`Hop::NONE`] is always no route and is not changed.

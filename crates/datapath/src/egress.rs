@@ -18,7 +18,7 @@ use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Batch, FEW, MARKING, SIZE};
 use super::punt::Policer;
-use super::turn::{Lane, Punts, Turn, rewrite};
+use super::turn::{Lane, Punts, Turn, rewrite, stage};
 use super::want::Key;
 use super::{
     Adjacencies, Disposition, EgressBatch, EgressPacket, Hook, Ingresses, Lookup, OversizedPacket,
@@ -149,19 +149,32 @@ impl Egress {
                     }
                 };
                 let verdict = match rewritten {
-                    Ok((egress, len)) => match lanes.get_mut(usize::from(egress)) {
-                        Some(lane) => {
-                            lane.stage(arena, frame, len);
-                            continue;
+                    Ok((egress, len)) => {
+                        match stage(arena, lanes, adjacencies, frame, egress, len) {
+                            Ok(()) => continue,
+                            Err(refused) => {
+                                frame = refused;
+                                Verdict::NoRoute
+                            }
                         }
-                        None => Verdict::NoRoute,
-                    },
+                    }
                     Err(verdict) => verdict,
                 };
                 let (arena, lanes, wants) = (&mut *arena, &mut *lanes, &mut *wants);
                 let punts = Punts { policer: &mut *policer, further, isolated };
-                let turn =
-                    Turn { arena, lanes, stats, adjacencies, wants, ingress, table, punts, now };
+                let (lane, ingress) = (ingress, ingress as u16);
+                let turn = Turn {
+                    arena,
+                    lanes,
+                    stats,
+                    adjacencies,
+                    wants,
+                    ingress,
+                    lane,
+                    table,
+                    punts,
+                    now,
+                };
                 match disposition {
                     Disposition::Forward => turn.hold_or_finish(frame, kind, hop, verdict),
                     Disposition::Originate

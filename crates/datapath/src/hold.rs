@@ -64,6 +64,8 @@ pub(super) struct Held {
     pub(super) frame: Frame,
     pub(super) key: Key,
     pub(super) wait: Wait,
+    /// The number of the port that it arrived on: the queue's, or a VLAN device's.
+    pub(super) ingress: u16,
     /// This machine has originated it: its TTL is not decremented.
     pub(super) own: bool,
 }
@@ -82,9 +84,9 @@ impl Hold {
         self.queue.len()
     }
 
-    /// Iterates over the destinations.
-    pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
-        self.queue.iter().map(|held| held.key)
+    /// Iterates over the packets, the oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Held> {
+        self.queue.iter()
     }
 
     /// Appends a packet, and returns the oldest one if there was no room.

@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use super::Locals;
+use super::{FIRST_VLAN, Locals, VlanTable};
 
 /// The reverse path filter of a port (RFC 3704): the sources that its packets may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Ingress {
     pub mac: Option<[u8; 6]>,
     /// The MAC addresses of the MAC-VLAN devices over the port: frames to them are the port's, too.
     pub secondary_macs: Arc<[[u8; 6]]>,
+    /// The VLAN devices directly over the port.
+    pub vlans: Arc<VlanTable>,
     /// The number of the table that its packets are looked up in.
     pub table: usize,
     /// The router's own addresses in that table.
@@ -52,10 +54,31 @@ pub struct Ingress {
     pub isolated: [bool; 2],
 }
 
+impl Ingress {
+    /// Returns whether packets of both are processed alike, apart from the port's number and the
+    /// devices over it.
+    fn is_like(&self, other: &Self) -> bool {
+        let Self { mac, secondary_macs, vlans: _, table, locals, sources, further, isolated } =
+            self;
+        mac.is_some()
+            && *mac == other.mac
+            && *secondary_macs == other.secondary_macs
+            && *table == other.table
+            && Arc::ptr_eq(locals, &other.locals)
+            && *sources == other.sources
+            && *further == other.further
+            && *isolated == other.isolated
+    }
+}
+
 /// The settings by the worker's port numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Ingresses {
     by_port: Vec<Ingress>,
+    /// The settings of VLAN devices, from port number [`FIRST_VLAN`] on.
+    vlans: Vec<Option<Ingress>>,
+    /// The first of the ports with settings like those of each VLAN device.
+    groups: Vec<u16>,
     /// The settings of ports beyond the end.
     others: Ingress,
 }
@@ -64,18 +87,59 @@ impl Ingresses {
     /// Makes the settings from those of each port, in the order of the port numbers. Ports beyond
     /// the end have table 0, no own addresses and no reverse path filter.
     pub fn new(by_port: impl IntoIterator<Item = Ingress>) -> Self {
-        Self { by_port: by_port.into_iter().collect(), others: Ingress::default() }
+        Self { by_port: by_port.into_iter().collect(), ..Self::default() }
     }
 
     /// Makes the same settings for all ports.
     pub fn alike(ingress: Ingress) -> Self {
-        Self { by_port: Vec::new(), others: ingress }
+        Self { others: ingress, ..Self::default() }
+    }
+
+    /// Adds the settings of VLAN devices, by port number from [`FIRST_VLAN`] on; `None` for a number
+    /// without a device.
+    ///
+    /// # Complexity
+    ///
+    /// O(devices × different settings).
+    #[must_use]
+    pub fn with_vlans(mut self, vlans: Vec<Option<Ingress>>) -> Self {
+        let mut leaders: Vec<u16> = (0..self.by_port.len() as u16).collect();
+        self.vlans = vlans;
+        for (number, ingress) in (FIRST_VLAN..).zip(&self.vlans) {
+            let leader = ingress.as_ref().and_then(|ingress| {
+                leaders.iter().copied().find(|port| self.get((*port).into()).is_like(ingress))
+            });
+            if ingress.is_some() && leader.is_none() {
+                leaders.push(number);
+            }
+            self.groups.push(leader.unwrap_or(number));
+        }
+        self
     }
 
     /// Returns the settings for packets of a port.
     #[inline]
     pub fn get(&self, port: usize) -> &Ingress {
-        self.by_port.get(port).unwrap_or(&self.others)
+        let ingress = match port.checked_sub(FIRST_VLAN.into()) {
+            None => self.by_port.get(port),
+            Some(at) => self.vlans.get(at).and_then(Option::as_ref),
+        };
+        ingress.unwrap_or(&self.others)
+    }
+
+    /// Returns whether there is a port with this number: any below [`FIRST_VLAN`].
+    #[inline]
+    pub fn has(&self, port: u16) -> bool {
+        let at = port.checked_sub(FIRST_VLAN).map(usize::from);
+        at.is_none_or(|at| self.vlans.get(at).is_some_and(Option::is_some))
+    }
+
+    /// Returns the port that stands for all ports whose packets are processed alike: `port` itself,
+    /// or, for a VLAN device, the first one with the same settings.
+    #[inline]
+    pub fn group(&self, port: u16) -> u16 {
+        let at = port.checked_sub(FIRST_VLAN).map(usize::from);
+        at.and_then(|at| self.groups.get(at)).copied().unwrap_or(port)
     }
 }
 

@@ -54,6 +54,8 @@ mod secondary_macs;
 mod source;
 pub mod stats;
 mod turn;
+mod untag;
+mod vlan;
 mod want;
 mod worker;
 
@@ -74,5 +76,6 @@ pub use punt::{PuntClass, PuntRates};
 pub use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use verdict::{Class, Origin, Verdict, VerdictMap};
+pub use vlan::{FIRST_VLAN, MOST_VLANS, TOS_PRIORITIES, VlanDevice, VlanTable, VlanTag};
 pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};
 pub use worker::{SuspendedState, TICK, Worker, WorkerSetup};

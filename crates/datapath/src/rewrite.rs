@@ -96,8 +96,7 @@ pub fn originate(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
 
 #[inline(always)]
 fn address(ether: &mut [u8; ethernet::LEN], adjacency: &Adjacency) {
-    ether[..6].copy_from_slice(&adjacency.dst_mac());
-    ether[6..12].copy_from_slice(&adjacency.src_mac());
+    ether[..12].copy_from_slice(&adjacency.macs());
 }
 
 /// Returns the length of a frame of `len` bytes after the bytes behind its packet of `total` bytes

@@ -16,10 +16,11 @@ use wire::{ethernet, ipv4, ipv6};
 use super::batch::{Kind, SIZE};
 use super::hold::{HELD, Held, Hold, Wait};
 use super::punt::{Policer, Punt};
+use super::vlan::{restore_tags, tag};
 use super::want::Key;
 use super::{
-    Adjacencies, Batch, Class, Rewritten, Verdict, WantSender, flow_v4, flow_v6, originate,
-    rewrite_v4, rewrite_v6,
+    Adjacencies, Batch, Class, FIRST_VLAN, Rewritten, Verdict, WantSender, flow_v4, flow_v6,
+    originate, rewrite_v4, rewrite_v6,
 };
 use crate::stats::WorkerStats;
 
@@ -68,8 +69,10 @@ pub(super) struct Turn<'w> {
     pub(super) stats: &'w WorkerStats,
     pub(super) adjacencies: &'w Adjacencies,
     pub(super) wants: &'w mut WantSender,
-    /// The port that the batch arrived on.
-    pub(super) ingress: usize,
+    /// The port that the packet arrived on.
+    pub(super) ingress: u16,
+    /// The port with its queue: `ingress`, or the port below a VLAN device.
+    pub(super) lane: usize,
     /// The number of the port's table.
     pub(super) table: usize,
     /// The punts that the port allows.
@@ -88,14 +91,22 @@ pub(super) struct Punts<'w> {
 }
 
 impl Turn<'_> {
-    /// Sends or ends those of the port's held packets that no longer have to wait.
+    /// Sends or ends those held packets of the batch that no longer have to wait; `belongs` returns
+    /// whether packets of a port are in the batch.
     #[cold]
-    pub(super) fn release(&mut self, batch: &Batch) {
-        let Some(lane) = self.lanes.get(self.ingress) else { return };
+    pub(super) fn release(&mut self, batch: &Batch, belongs: impl Fn(u16) -> bool) {
+        let Some(lane) = self.lanes.get(self.lane) else { return };
         let (mut v4, mut v6) = (batch.waiting_v4(), batch.waiting_v6());
         for _ in 0..lane.hold.len() {
-            let Some(lane) = self.lanes.get_mut(self.ingress) else { return };
-            let Some(Held { frame, key, wait, own }) = lane.hold.pop() else { return };
+            let Some(lane) = self.lanes.get_mut(self.lane) else { return };
+            let Some(held) = lane.hold.pop() else { return };
+            if !belongs(held.ingress) {
+                // All are popped, so the order stays.
+                lane.hold.push(held);
+                continue;
+            }
+            let Held { frame, key, wait, ingress, own } = held;
+            self.ingress = ingress;
             let (kind, hop) = match key {
                 Key::V4(_) => (Kind::V4, v4.next()),
                 Key::V6(_) => (Kind::V6, v6.next()),
@@ -114,10 +125,13 @@ impl Turn<'_> {
                 }
             };
             match rewritten {
-                Ok((egress, len)) => match self.lanes.get_mut(usize::from(egress)) {
-                    Some(lane) => lane.stage(self.arena, frame, len),
-                    None => self.finish(frame, Verdict::NoRoute, own),
-                },
+                Ok((egress, len)) => {
+                    let staged =
+                        stage(self.arena, self.lanes, self.adjacencies, frame, egress, len);
+                    if let Err(frame) = staged {
+                        self.finish(frame, Verdict::NoRoute, own);
+                    }
+                }
                 Err(Verdict::Unresolved) => self.hold(frame, kind, hop, wait, own),
                 Err(verdict) => self.finish(frame, verdict, own),
             }
@@ -162,13 +176,14 @@ impl Turn<'_> {
             ),
         };
         // The packet has a valid header, so its destination can be read.
-        let (Ok(key), Some(lane)) = (key, self.lanes.get_mut(self.ingress)) else {
+        let (Ok(key), Some(lane)) = (key, self.lanes.get_mut(self.lane)) else {
             return self.finish(frame, Verdict::Unresolved, own);
         };
         if wait.request_is_due(hop, self.now) {
             self.wants.request(hop, self.table, key, self.now);
         }
-        if let Some(oldest) = lane.hold.push(Held { frame, key, wait, own }) {
+        let ingress = self.ingress;
+        if let Some(oldest) = lane.hold.push(Held { frame, key, wait, ingress, own }) {
             self.finish(oldest.frame, Verdict::Unresolved, oldest.own);
         }
     }
@@ -176,7 +191,7 @@ impl Turn<'_> {
     /// Ends a packet that is not sent: punts it to the host of the port that it arrived on, or
     /// drops it. A packet of this machine's own is never punted to its host, which would send it
     /// past the gate, or back to itself.
-    fn finish(&mut self, frame: Frame, verdict: Verdict, own: bool) {
+    fn finish(&mut self, mut frame: Frame, verdict: Verdict, own: bool) {
         if own {
             let punted = verdict.class() == Class::Punted;
             return self.drop(frame, if punted { Verdict::NoRoute } else { verdict });
@@ -193,7 +208,14 @@ impl Turn<'_> {
         if punt.class.is_some_and(|class| !self.punts.policer.take(class)) {
             return self.drop(frame, punt.limited);
         }
-        let Some(lane) = self.lanes.get_mut(self.ingress) else {
+        if self.ingress >= FIRST_VLAN {
+            // The host receives it on the port below.
+            let device = self.adjacencies.vlan(self.ingress);
+            if !device.is_some_and(|device| restore_tags(self.arena, &mut frame, device)) {
+                return self.drop(frame, punt.refused);
+            }
+        }
+        let Some(lane) = self.lanes.get_mut(self.lane) else {
             return self.drop(frame, punt.refused);
         };
         let taken = lane.port.punt(self.arena, frame);
@@ -204,6 +226,48 @@ impl Turn<'_> {
         self.arena.free(frame);
         self.stats.ended(verdict, 1);
     }
+}
+
+/// Stages a rewritten frame on the lane of port number `egress`, with the tags of that port if it is a
+/// VLAN device.
+///
+/// # Errors
+///
+/// The frame, if the worker has no such port.
+#[inline(always)]
+pub(super) fn stage(
+    arena: &mut Arena,
+    lanes: &mut [Lane],
+    adjacencies: &Adjacencies,
+    frame: Frame,
+    egress: u16,
+    len: usize,
+) -> Result<(), Frame> {
+    if egress >= FIRST_VLAN {
+        return stage_tagged(arena, lanes, adjacencies, frame, egress, len);
+    }
+    let Some(lane) = lanes.get_mut(usize::from(egress)) else { return Err(frame) };
+    lane.stage(arena, frame, len);
+    Ok(())
+}
+
+fn stage_tagged(
+    arena: &mut Arena,
+    lanes: &mut [Lane],
+    adjacencies: &Adjacencies,
+    mut frame: Frame,
+    egress: u16,
+    len: usize,
+) -> Result<(), Frame> {
+    let Some(device) = adjacencies.vlan(egress) else { return Err(frame) };
+    let Some(lane) = lanes.get_mut(usize::from(device.port)) else { return Err(frame) };
+    arena.resize(&mut frame, len);
+    if !tag(arena, &mut frame, device) {
+        return Err(frame);
+    }
+    let len = frame.len();
+    lane.stage(arena, frame, len);
+    Ok(())
 }
 
 impl Lane {

@@ -41,11 +41,13 @@ use port::{Arena, Frame, Port, PortStats};
 
 use super::batch::{AHEAD, FEW, Kind, MARKING, SIZE};
 use super::egress::{Egress, EgressContext};
+use super::hold::{HELD, Hold};
 use super::punt::Policer;
 use super::rewrite::restore;
 use super::secondary_macs::readdress;
 use super::source::{Arrival, drop_spoofed};
-use super::turn::{Lane, Punts, Turn, rewrite};
+use super::turn::{Lane, Punts, Turn, rewrite, stage};
+use super::untag::untag;
 use super::{
     Adjacencies, Batch, Hook, IngressBatch, Ingresses, Lookup, PacketHook, PuntClass, PuntRates,
     ReversePathFilter, Verdict, WantSender, parse,
@@ -100,6 +102,12 @@ pub struct Worker<L> {
     stats: Arc<WorkerStats>,
     punts: Policer,
     frames: Vec<Frame>,
+    /// The number of the port that each of `frames` arrived on.
+    arrivals: Vec<u16>,
+    /// Frames of a port with VLAN devices that are in no batch yet.
+    arrived: Vec<(u16, Frame)>,
+    /// The groups of ports whose batch is done in this turn.
+    done: Vec<u16>,
     batch: Box<Batch>,
     egress: Option<Egress>,
     /// The number of ticks so far.
@@ -122,6 +130,9 @@ impl<L: Lookup> Worker<L> {
             stats,
             punts: Policer::new(PuntRates::LOCAL_ONLY),
             frames: Vec::with_capacity(SIZE),
+            arrivals: Vec::with_capacity(SIZE),
+            arrived: Vec::with_capacity(SIZE),
+            done: Vec::with_capacity(SIZE + HELD),
             batch: Box::new(Batch::new()),
             egress: None,
             now: 0,
@@ -203,9 +214,11 @@ impl<L: Lookup> Worker<L> {
         })
     }
 
-    /// Forwards one batch from one port, and before it the held packets of that port.
+    /// Forwards what one port has received, and before it the held packets of that port: one batch, or
+    /// several if VLAN devices with different settings are over the port.
     fn turn(&mut self, from: usize) -> usize {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
+        let Self { arrivals, arrived, done, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
         let policer = &mut self.punts;
         let hook = self.egress.as_mut().map(|egress| &mut *egress.hook.packets);
@@ -215,16 +228,29 @@ impl<L: Lookup> Worker<L> {
         if all == 0 && lane.hold.len() == 0 {
             return 0;
         }
-        let terms = ingresses.current().get(ingress);
-        let mac = terms.mac.unwrap_or(lane.mac);
-        let locals = &*terms.locals;
-        // The worker that hands packets over has readdressed them.
-        if !terms.secondary_macs.is_empty() && !handed {
+        let ingresses = ingresses.current();
+        let (number, own) = (ingress as u16, lane.mac);
+        let terms = ingresses.get(ingress);
+        let mac = terms.mac.unwrap_or(own);
+        let hook = hook.filter(|hook| hook.handles_port(ingress));
+        // A hook's ports have no VLAN devices: their packets would pass it.
+        let has_vlans = !terms.vlans.is_empty() && !handed && hook.is_none();
+        arrivals.clear();
+        let mut group = number;
+        let mut is_next = false;
+        if has_vlans {
+            let (removed, all) = untag(arena, frames, ingresses, number, own, arrivals);
+            stats.received(0, removed as u64);
+            match all {
+                Some(all) => (group, is_next) = (all, true),
+                None => arrived.extend(arrivals.drain(..).zip(frames.drain(..))),
+            }
+        } else if !terms.secondary_macs.is_empty() && !handed {
+            // The worker that hands packets over has readdressed them.
             readdress(arena, frames, mac, &terms.secondary_macs);
         }
-        if let Some(hook) = hook
-            && hook.handles_port(ingress)
-        {
+        if let Some(hook) = hook {
+            let locals = &*terms.locals;
             if terms.sources != ReversePathFilter::Off && !handed {
                 let arrival = Arrival { port: ingress, mac, terms };
                 drop_spoofed(arena, frames, batch, tables, adjacencies, arrival, stats);
@@ -238,87 +264,122 @@ impl<L: Lookup> Worker<L> {
                 return all;
             }
         }
-        let received = frames.len();
-
-        batch.clear();
-        lane.hold.keys().for_each(|key| batch.wait(key));
-        let mut bytes = 0;
-        for frame in frames.iter().take(AHEAD) {
-            arena.prefetch(frame);
+        if !has_vlans {
+            arrivals.resize(frames.len(), number);
         }
-        for (at, frame) in frames.iter().enumerate() {
-            if let Some(next) = frames.get(at + AHEAD) {
-                arena.prefetch(next);
+        done.clear();
+        loop {
+            if is_next {
+                is_next = false;
+                done.push(group);
+            } else if has_vlans {
+                let held = lanes.get(from).map(|lane| &lane.hold);
+                let Some(next) = next_group(arrived, held, ingresses, done) else { break };
+                group = next;
+                done.push(group);
+                arrivals.clear();
+                let belongs = |(port, _): &mut (u16, Frame)| ingresses.group(*port) == group;
+                for (port, frame) in arrived.extract_if(.., belongs) {
+                    arrivals.push(port);
+                    frames.push(frame);
+                }
             }
-            bytes += frame.len() as u64;
-            batch.push(parse(arena.bytes(frame), mac, locals));
-        }
-        batch.seal();
-        let checks = terms.sources != ReversePathFilter::Off;
-        if checks {
-            batch.add_sources(frames.iter().map(|frame| arena.bytes(frame)));
-        }
+            let belongs = |port| ingresses.group(port) == group;
+            let terms = ingresses.get(group.into());
+            let mac = terms.mac.unwrap_or(own);
+            let locals = &*terms.locals;
+            let received = frames.len();
 
-        let (v4, v6) = batch.lookup(tables, terms.table);
-        if received > 0 {
-            stats.received(received as u64, bytes);
-            stats.looked_up(v4 as u64, v6 as u64);
-            let sample = stats.sample();
-            if sample.is_wanted()
-                && let Some(address) = batch.destination(bytes)
-            {
-                sample.fill(terms.table, address);
+            batch.clear();
+            if let Some(lane) = lanes.get(from) {
+                let held = lane.hold.iter().filter(|held| belongs(held.ingress));
+                held.for_each(|held| batch.wait(held.key));
             }
-        }
-        // After the tables: these adjacencies contain every hop of those tables.
-        let adjacencies = adjacencies.current();
-        let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
-        let may_redirect = isolated == [false; 2] && terms.secondary_macs.is_empty();
-        // Held packets that were handed over are in the queue of their ingress port, which releases
-        // them.
-        let waits = lanes.get(from).is_some_and(|lane| lane.hold.len() > 0);
-        if waits {
-            let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-            let punts = Punts { policer: &mut *policer, further, isolated };
-            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, punts, now }
-                .release(batch);
-        }
+            let mut bytes = 0;
+            for frame in frames.iter().take(AHEAD) {
+                arena.prefetch(frame);
+            }
+            for (at, frame) in frames.iter().enumerate() {
+                if let Some(next) = frames.get(at + AHEAD) {
+                    arena.prefetch(next);
+                }
+                bytes += frame.len() as u64;
+                batch.push(parse(arena.bytes(frame), mac, locals));
+            }
+            batch.seal();
+            let checks = terms.sources != ReversePathFilter::Off;
+            if checks {
+                batch.add_sources(frames.iter().map(|frame| arena.bytes(frame)));
+            }
 
-        if received < FEW || now % MARKING == 1 {
-            batch.mark(wants);
-        }
-        let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
-        let mut check_source = |kind| {
-            let (own, hop) = match kind {
-                Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
-                Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
-                Kind::Done(_) => None,
-            }?;
-            terms.sources.check(adjacencies, hop, ingress, own).err()
-        };
-        for (frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
-            let refused = if checks { check_source(kind) } else { None };
-            let kind = refused.map_or(kind, Kind::Done);
-            let verdict = match rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies) {
-                Ok((egress, len)) => match lanes.get_mut(usize::from(egress)) {
-                    Some(lane)
-                        if usize::from(egress) != ingress
-                            || !may_redirect
-                            || !policer.take(PuntClass::Redirect) =>
-                    {
-                        lane.stage(arena, frame, len);
-                        continue;
-                    }
-                    Some(_) => restore(arena.bytes_mut(&frame), mac),
-                    // An adjacency on a port that this worker does not have.
-                    None => Verdict::NoRoute,
-                },
-                Err(verdict) => verdict,
+            let (v4, v6) = batch.lookup(tables, terms.table);
+            if received > 0 {
+                stats.received(received as u64, bytes);
+                stats.looked_up(v4 as u64, v6 as u64);
+                let sample = stats.sample();
+                if sample.is_wanted()
+                    && let Some(address) = batch.destination(bytes)
+                {
+                    sample.fill(terms.table, address);
+                }
+            }
+            // After the tables: these adjacencies contain every hop of those tables.
+            let adjacencies = adjacencies.current();
+            let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
+            let may_redirect = isolated == [false; 2] && terms.secondary_macs.is_empty();
+            // Held packets that were handed over are in the queue of their ingress port, which
+            // releases them.
+            let waits = lanes.get(from).is_some_and(|lane| lane.hold.len() > 0);
+            if waits {
+                let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
+                let punts = Punts { policer: &mut *policer, further, isolated };
+                let (lane, ingress) = (ingress, group);
+                Turn { arena, lanes, stats, adjacencies, wants, ingress, lane, table, punts, now }
+                    .release(batch, belongs);
+            }
+
+            if received < FEW || now % MARKING == 1 {
+                batch.mark(wants);
+            }
+            let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
+            let mut check_source = |kind, arrival: u16| {
+                let (own, hop) = match kind {
+                    Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
+                    Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
+                    Kind::Done(_) => None,
+                }?;
+                terms.sources.check(adjacencies, hop, arrival.into(), own).err()
             };
-            let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-            let punts = Punts { policer: &mut *policer, further, isolated };
-            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, punts, now }
-                .hold_or_finish(frame, kind, hop, verdict);
+            let each = frames.drain(..).zip(batch.outcomes()).zip(&*arrivals);
+            for ((mut frame, (kind, hop)), &arrival) in each {
+                let refused = if checks { check_source(kind, arrival) } else { None };
+                let kind = refused.map_or(kind, Kind::Done);
+                let verdict = match rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies) {
+                    Ok((egress, len)) => {
+                        if egress == arrival && may_redirect && policer.take(PuntClass::Redirect) {
+                            restore(arena.bytes_mut(&frame), mac)
+                        } else {
+                            match stage(arena, lanes, adjacencies, frame, egress, len) {
+                                Ok(()) => continue,
+                                // An adjacency on a port that this worker does not have.
+                                Err(refused) => {
+                                    frame = refused;
+                                    Verdict::NoRoute
+                                }
+                            }
+                        }
+                    }
+                    Err(verdict) => verdict,
+                };
+                let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
+                let punts = Punts { policer: &mut *policer, further, isolated };
+                let (lane, ingress) = (ingress, arrival);
+                Turn { arena, lanes, stats, adjacencies, wants, ingress, lane, table, punts, now }
+                    .hold_or_finish(frame, kind, hop, verdict);
+            }
+            if !has_vlans {
+                break;
+            }
         }
 
         for lane in lanes.iter_mut().filter(|lane| !lane.staged.is_empty()) {
@@ -326,6 +387,22 @@ impl<L: Lookup> Worker<L> {
         }
         all
     }
+}
+
+/// Returns the group of ports whose batch is next: that of the first frame, or else of the first held
+/// packet whose group is not in `done`. Packets of removed VLAN devices are in no batch.
+fn next_group(
+    arrived: &[(u16, Frame)],
+    held: Option<&Hold>,
+    ingresses: &Ingresses,
+    done: &[u16],
+) -> Option<u16> {
+    if let Some((port, _)) = arrived.first() {
+        return Some(ingresses.group(*port));
+    }
+    let waiting = held.into_iter().flat_map(Hold::iter).map(|held| held.ingress);
+    let known = waiting.filter(|port| ingresses.has(*port));
+    known.map(|port| ingresses.group(port)).find(|group| !done.contains(group))
 }
 
 impl<L> Worker<L> {

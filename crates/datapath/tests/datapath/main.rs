@@ -6,6 +6,7 @@
 //! | `rig` | a worker between memory ports, and the comparison |
 //! | `packets` | test packets, valid and corrupted |
 //! | `rules` | every verdict, random traffic, noise |
+//! | `vlans` | VLAN devices over a port |
 //! | `vrfs` | several tables |
 //! | `secondary_macs` | frames to the MAC-VLAN devices over a port |
 //! | `sources` | the reverse path filter |
@@ -29,5 +30,6 @@ mod rig;
 mod rules;
 mod secondary_macs;
 mod sources;
+mod vlans;
 mod vrfs;
 mod waiting;

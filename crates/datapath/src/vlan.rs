@@ -1,0 +1,154 @@
+//! VLAN devices: ports whose frames have tags on the wire (IEEE 802.1Q, 802.1ad).
+//!
+//! ```text
+//!   port 0 ─ frame ─ tag 8100:5 ─► Ingresses: port 0 has VLAN 5 ─► port 0x8000, tag removed ─► parse …
+//!   … rewrite ─► adjacency on port 0x8000 ─► Adjacencies: its tags, port 0 ─► tag added ─► port 0
+//! ```
+//!
+//! A VLAN device has a port number of its own, from [`FIRST_VLAN`] on, by which it has settings
+//! (`Ingresses`) and is the exit of adjacencies. It has no queues: its frames are received and sent by
+//! the port below, with one tag, or with two if a VLAN device is over another one (QinQ). The worker
+//! removes the tags before it parses a frame (`untag.rs`), and adds those of the exit after the rewrite, so the
+//! stages in between know no tags. A punted packet gets its tags again, because the host receives it
+//! on the port below.
+//!
+//! **Batches.** Frames of different VLANs arrive together. A batch is looked up in one table, so the
+//! frames are divided: those of devices whose settings are alike (`Ingresses::group`) stay one
+//! batch, which is all of them if the devices have one VRF and one MAC. Each frame keeps its port
+//! number, by which redirects, the reverse path filter and punts distinguish the devices.
+//!
+//! **Priority.** A tag has the priority that Linux would give it: `egress-qos-map` of the device,
+//! applied to the priority of the packet's TOS (IPv4), or to 0 (IPv6).
+//!
+//! A tag that no device has stays in its frame, which the host receives ([`Verdict::Tagged`](super::Verdict)).
+
+use port::{Arena, Frame};
+use wire::ethernet;
+
+/// The port number of the first VLAN device; ports below it have queues.
+pub const FIRST_VLAN: u16 = 0x8000;
+
+/// The most VLAN devices of a worker.
+pub const MOST_VLANS: usize = 0x7000;
+
+/// The most tags of a frame.
+pub(super) const MAX_TAGS: usize = 2;
+/// The length of a tag.
+pub(super) const TAG: usize = wire::vlan::LEN;
+/// The bytes before the tags: two MAC addresses.
+pub(super) const MACS: usize = 12;
+/// The number of VLAN identifiers.
+const VLANS: usize = 4096;
+
+/// The priorities (linux/pkt_sched.h, `TC_PRIO_…`) that Linux gives to forwarded packets, by bits 3
+/// and 4 of the TOS.
+pub const TOS_PRIORITIES: [u32; 4] = [0, 2, 6, 4];
+
+/// A tag that a VLAN device adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VlanTag {
+    /// The tag's type: 802.1Q or 802.1ad.
+    pub protocol: u16,
+    /// The VLAN identifier, 1 to 4094.
+    pub id: u16,
+    /// The priority, 0 to 7, of packets with each of [`TOS_PRIORITIES`].
+    pub priorities: [u8; 4],
+}
+
+impl VlanTag {
+    /// Returns the tag's bytes with a priority.
+    #[inline]
+    fn bytes(&self, priority: u8) -> [u8; TAG] {
+        let control = u16::from(priority & 7) << 13 | self.id & 0x0fff;
+        let ([p0, p1], [c0, c1]) = (self.protocol.to_be_bytes(), control.to_be_bytes());
+        [p0, p1, c0, c1]
+    }
+}
+
+/// A VLAN device as an exit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VlanDevice {
+    /// The number of the port below, which has the queues.
+    pub port: u16,
+    /// Its tags, the outer one first.
+    pub tags: [Option<VlanTag>; MAX_TAGS],
+}
+
+/// The VLAN devices directly over a port, by their tags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VlanTable {
+    /// The port numbers by VLAN identifier, 0 for none.
+    customer: Option<Box<[u16; VLANS]>>,
+    service: Option<Box<[u16; VLANS]>>,
+}
+
+impl VlanTable {
+    /// Sets the port number of the device with this tag. Other types than those of 802.1Q and
+    /// 802.1ad, and identifiers beyond 4095, are ignored.
+    pub fn insert(&mut self, protocol: u16, id: u16, port: u16) {
+        let table = match protocol {
+            ethernet::VLAN => &mut self.customer,
+            ethernet::SERVICE_VLAN => &mut self.service,
+            _ => return,
+        };
+        let table = table.get_or_insert_with(|| Box::new([0; VLANS]));
+        if let Some(slot) = table.get_mut(usize::from(id)) {
+            *slot = port;
+        }
+    }
+
+    /// Returns whether there is no device.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.customer.is_none() && self.service.is_none()
+    }
+
+    /// Returns the port number of the device with this tag.
+    #[inline]
+    pub(super) fn get(&self, protocol: [u8; 2], control: [u8; 2]) -> Option<u16> {
+        const CUSTOMER: [u8; 2] = ethernet::VLAN.to_be_bytes();
+        const SERVICE: [u8; 2] = ethernet::SERVICE_VLAN.to_be_bytes();
+        let table = match protocol {
+            CUSTOMER => &self.customer,
+            SERVICE => &self.service,
+            _ => return None,
+        };
+        let id = u16::from_be_bytes(control) & 0x0fff;
+        table.as_ref()?.get(usize::from(id)).copied().filter(|port| *port != 0)
+    }
+}
+
+/// Adds the tags of a VLAN device to a frame that leaves by it; returns whether it had room for them.
+pub(super) fn tag(arena: &mut Arena, frame: &mut Frame, device: &VlanDevice) -> bool {
+    let class = match arena.bytes(frame).get(MACS..) {
+        // The TOS of an IPv4 packet: the second byte after the type.
+        Some(&[0x08, 0x00, _, tos, ..]) => usize::from(tos >> 3 & 3),
+        _ => 0,
+    };
+    push(arena, frame, device, |tag| tag.priorities.get(class).copied().unwrap_or(0))
+}
+
+/// Adds the tags of a VLAN device to a frame that arrived on it, without its priority, which is lost;
+/// returns whether it had room for them.
+pub(super) fn restore_tags(arena: &mut Arena, frame: &mut Frame, device: &VlanDevice) -> bool {
+    push(arena, frame, device, |_| 0)
+}
+
+fn push(
+    arena: &mut Arena,
+    frame: &mut Frame,
+    device: &VlanDevice,
+    priority: impl Fn(&VlanTag) -> u8,
+) -> bool {
+    device.tags.iter().rev().flatten().all(|tag| {
+        let grown = arena.grow_front(frame, TAG);
+        // Loads and stores of the sizes of the rewrite's, so that the processor forwards these.
+        if grown && let Some(head) = arena.bytes_mut(frame).first_chunk_mut::<{ TAG + MACS }>() {
+            let [_, _, _, _, macs @ ..] = *head;
+            let (first, last) = head.split_at_mut(MACS);
+            first.copy_from_slice(&macs);
+            last.copy_from_slice(&tag.bytes(priority(tag)));
+        }
+        grown
+    })
+}
