@@ -278,6 +278,30 @@ pub struct Neighbor {
     pub mac: String,
 }
 
+/// A VLAN device over a port, or over another VLAN device over it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Vlan {
+    /// Its name.
+    pub name: String,
+    /// Its tags, the outer one first, such as `802.1Q 100`; empty if it is left to Linux.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Its MAC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// The largest packet, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
+    /// Whether packets can leave on it.
+    pub up: bool,
+    /// The kernel's table by which packets from it are forwarded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<u32>,
+    /// The reason that it is left to Linux.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
 /// A port.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Interface {
@@ -290,6 +314,9 @@ pub struct Interface {
     /// The MACs of the MAC-VLAN devices over it, to which it receives packets, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secondary_macs: Vec<String>,
+    /// The VLAN devices over it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vlans: Vec<Vlan>,
     /// The largest packet, in bytes.
     pub mtu: u16,
     /// Whether packets can leave on it.

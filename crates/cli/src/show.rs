@@ -11,7 +11,7 @@ use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use api::{self, Item, Request};
+use api::{self, Item, Request, Vlan};
 use clap::Subcommand;
 
 use crate::client::{self, RESPONSE_TIMEOUT};
@@ -184,6 +184,9 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
             for mac in &interface.secondary_macs {
                 writeln!(out, "    secondary lladdr {mac}")?;
             }
+            for vlan in &interface.vlans {
+                write_vlan(out, vlan)?;
+            }
             if let Some(configured) = &interface.configured {
                 writeln!(out, "    configured as {configured}")?;
             }
@@ -294,6 +297,24 @@ fn route_text(route: &api::Route) -> String {
         }
         kind => format!("{kind} {}", route.prefix),
     }
+}
+
+/// Writes a VLAN device over a port.
+fn write_vlan(out: &mut impl Write, vlan: &Vlan) -> std::io::Result<()> {
+    if let Some(problem) = &vlan.problem {
+        return writeln!(out, "    vlan {} left to Linux: {problem}", vlan.name);
+    }
+    write!(out, "    vlan {} {}", vlan.name, if vlan.up { "up" } else { "down" })?;
+    if let Some(mtu) = vlan.mtu {
+        write!(out, " mtu {mtu}")?;
+    }
+    if let Some(mac) = &vlan.mac {
+        write!(out, " lladdr {mac}")?;
+    }
+    if let Some(table) = vlan.table {
+        write!(out, " table {table}")?;
+    }
+    writeln!(out, " tags {}", vlan.tags.join(", "))
 }
 
 fn write_answer(out: &mut impl Write, answer: &api::Answer, explain: bool) -> std::io::Result<()> {

@@ -16,7 +16,7 @@ use super::target::{TargetView, dev, plane_target_view};
 use crate::view::View;
 use api::{self, Item};
 use datapath::stats::Snapshot;
-use datapath::{Class, Verdict};
+use datapath::{Class, Verdict, VlanTag};
 
 fn route<A: Family>(plane: &Plane, prefix: Prefix<A>, hop: Hop) -> api::Route {
     let TargetView { kind, via } = match plane.hop_target(hop) {
@@ -119,7 +119,7 @@ fn lookup_in<A: Family>(
 ) -> api::Answer {
     let (hop, steps) = table.trace(key);
     let adjacency = plane.current_adjacencies().get(hop);
-    let port = adjacency.port().ok().and_then(|at| plane.ports().iter().nth(at.into()));
+    let port = adjacency.port().ok().and_then(|at| plane.ports().numbered(at));
     let longest = table.rib().longest(key);
     let loads = steps.iter().map(|step| format!("{}[{}] {} B", step.part, step.index, step.bytes));
     api::Answer {
@@ -240,6 +240,40 @@ pub(super) fn feeds(sync: &KernelSync) -> Vec<Item> {
     [Some(kernel), fpm].into_iter().flatten().collect()
 }
 
+/// Describes the VLAN devices over a port.
+fn vlans(ports: &Ports, interface: u32) -> Vec<api::Vlan> {
+    let tag = |tag: &VlanTag| match tag.protocol {
+        0x88a8 => format!("802.1ad {}", tag.id),
+        _ => format!("802.1Q {}", tag.id),
+    };
+    let mut below = vec![interface];
+    let mut all = Vec::new();
+    for port in ports.vlans_over(interface) {
+        below.push(port.interface);
+        let tags = port.vlan.iter().flat_map(|vlan| vlan.tags.iter().map(tag)).collect();
+        all.push(api::Vlan {
+            name: port.name.clone(),
+            tags,
+            mac: Some(api::mac(port.mac)),
+            mtu: Some(port.mtu),
+            up: port.up,
+            table: Some(port.table),
+            problem: None,
+        });
+    }
+    let left = below.into_iter().flat_map(|below| ports.left_vlans(below));
+    all.extend(left.map(|left| api::Vlan {
+        name: left.name.clone(),
+        tags: Vec::new(),
+        mac: None,
+        mtu: None,
+        up: true,
+        table: None,
+        problem: Some(left.reason.clone()),
+    }));
+    all
+}
+
 /// Describes the ports.
 ///
 /// # Errors
@@ -268,6 +302,7 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
             index: port.interface,
             mac: api::mac(port.mac),
             secondary_macs: port.secondary_macs().into_iter().map(api::mac).collect(),
+            vlans: vlans(ports, port.interface),
             mtu: port.mtu,
             up: port.up,
             table: port.table,

@@ -43,6 +43,7 @@ use feed::netlink::{Follower, Kernel, KernelCounters, KernelProgress, Mirror, Ro
 use fib::{Family, Hop, Prefix};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use port::af_xdp::Interface;
+use port::af_xdp::steer::VlanTags;
 use threads::Stop;
 
 use super::churn::ChurnMonitor;
@@ -199,12 +200,25 @@ impl KernelSync {
         is_due
     }
 
-    /// Lets the steering programs take packets to the MAC-VLAN devices over the ports. The workers
-    /// know these MACs since the last commit.
-    fn steer_secondary_macs(&mut self) {
-        let pairs = self.devices.interfaces().iter().zip(self.plane.ports().iter());
+    /// Lets the steering programs take packets to the MAC-VLAN and VLAN devices over the ports. The
+    /// workers know these devices since the last commit.
+    fn steer_stacked_devices(&mut self) {
+        let (ports, guards) = (self.plane.ports(), self.devices.guards());
+        let pairs = self.devices.interfaces().iter().zip(ports.iter());
         let set = |(interface, port): (&Interface, &PlanePort)| {
-            interface.set_secondary_macs(&port.secondary_macs())
+            let mut macs = port.secondary_macs();
+            let mut tags = Vec::new();
+            // A gate decides no packets of VLAN devices.
+            for device in ports.vlans_over(port.interface).filter(|_| !guards) {
+                macs.push(device.mac);
+                macs.extend(device.secondary_macs());
+                tags.extend(steered_tags(device));
+            }
+            macs.sort_unstable();
+            macs.dedup();
+            macs.retain(|mac| *mac != port.mac);
+            interface.set_secondary_macs(&macs)?;
+            interface.set_vlans(&tags)
         };
         let results: Vec<_> = pairs.map(set).collect();
         for result in results {
@@ -401,7 +415,7 @@ impl KernelSync {
         let followed = self.follow_devices();
         let committed = self.plane.commit();
         if followed {
-            self.steer_secondary_macs();
+            self.steer_stacked_devices();
         }
         let drained = !more && committed.published;
         self.churn.record_turn(Instant::now(), self.plane.counts().changes, drained);
@@ -518,6 +532,12 @@ impl KernelSync {
         };
         self.plane.in_use(bit).into_iter().filter(stale).collect()
     }
+}
+
+/// Returns the tags by which the steering program knows a VLAN device.
+fn steered_tags(device: &PlanePort) -> Option<VlanTags> {
+    let mut tags = device.vlan.as_ref()?.tags.iter().map(|tag| (tag.protocol, tag.id));
+    Some(VlanTags { outer: tags.next()?, inner: tags.next() })
 }
 
 /// Returns whether the plane has a route of a feed for a prefix.

@@ -2,8 +2,8 @@
 
 mod rig;
 
-use datapath::{Lookup, Verdict};
-use feed::netlink::{Action, Follower, Link, Rule, Target};
+use datapath::{FIRST_VLAN, Lookup, Verdict, VlanDevice, VlanTable, VlanTag};
+use feed::netlink::{Action, Follower, Link, Rule, Target, Vlan};
 use fib::Hop;
 use fingerpost_control::plane::PlanePort;
 use rig::{MAIN, OTHER, Rig, info, ip, link, mac, to};
@@ -470,6 +470,155 @@ fn macvlan_device_sends_and_receives_by_its_port() {
             assert_eq!(secondary(&mut rig, 0).len(), 0, "{left:?}");
             assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute), "{left:?}");
         }
+    }
+}
+
+/// A VLAN device with index 9 over eth1.
+fn vlan_device(id: u16) -> Link {
+    let egress_priorities = vec![(6, 5), (2, 1)];
+    Link {
+        name: "uplink".to_owned(),
+        kind: "vlan".to_owned(),
+        lower: Some(1),
+        vlan: Some(Vlan { protocol: 0x8100, id, egress_priorities, maps_ingress: false }),
+        mac: Some(mac(0x11)),
+        mtu: 1400,
+        ..link(9)
+    }
+}
+
+#[test]
+fn vlan_device_is_a_port_of_its_own() {
+    let first = usize::from(FIRST_VLAN);
+    for mut rig in both() {
+        rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(9, Some("192.0.2.1"), 1)])));
+        rig.route(MAIN, "11.0.0.0/8", Some(&to(&[(10, Some("192.0.2.2"), 1)])));
+        rig.route(MAIN, "198.51.100.0/24", Some(&to(&[(9, None, 1)])));
+        rig.neighbor(9, "192.0.2.1", Some(7));
+        rig.neighbor(10, "192.0.2.2", Some(6));
+        rig.neighbor(9, "198.51.100.3", Some(8));
+        rig.commit();
+        assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute), "the device is unknown");
+        rig.plane.link(9, Some(&vlan_device(100)));
+        // One over it, with its own MAC.
+        let vlan = Some(Vlan { protocol: 0x8100, id: 7, ..Vlan::default() });
+        let own = Some(mac(0x33));
+        let inner =
+            Link { lower: Some(9), name: "inner".to_owned(), vlan, mac: own, ..vlan_device(0) };
+        rig.plane.link(10, Some(&inner));
+        rig.commit();
+        let (_, adjacency) = rig.resolve(0, "10.1.1.1", 0);
+        assert_eq!((adjacency.port(), adjacency.mtu()), (Ok(FIRST_VLAN), 1400));
+        assert_eq!((adjacency.src_mac(), adjacency.dst_mac()), (mac(0x11), mac(7)));
+        assert_eq!(rig.leads("198.51.100.3"), Ok((FIRST_VLAN, 8)), "a host on its link");
+        assert_eq!(rig.leads("11.1.1.1"), Ok((FIRST_VLAN + 1, 6)));
+        let tag = |id, priorities| VlanTag { protocol: 0x8100, id, priorities };
+        // The priorities of packets with the TOS of priorities 0, 2, 6 and 4.
+        let outer = tag(100, [0, 1, 5, 0]);
+        let exits = [(0, [Some(outer), None]), (1, [Some(outer), Some(tag(7, [0; 4]))])];
+        for (at, tags) in exits {
+            let exit = rig.adjacencies.current().vlan(FIRST_VLAN + at).cloned();
+            assert_eq!(exit, Some(VlanDevice { port: 0, tags }));
+        }
+        let terms = rig.ingresses.current();
+        let table = |device: u16, id| {
+            let mut table = VlanTable::default();
+            table.insert(0x8100, id, FIRST_VLAN + device);
+            table
+        };
+        assert_eq!(*terms.get(0).vlans, table(0, 100));
+        assert_eq!(*terms.get(first).vlans, table(1, 7));
+        assert!(terms.get(1).vlans.is_empty());
+        assert_eq!(terms.get(first + 1).mac, Some(mac(0x33)));
+        assert_eq!(*terms.get(first + 1).secondary_macs, [mac(0x11)], "frames to both");
+        assert_eq!((terms.group(FIRST_VLAN), terms.group(FIRST_VLAN + 1)), (0, FIRST_VLAN + 1));
+        let names = |rig: &Rig| -> Vec<String> {
+            rig.plane.ports().vlans_over(1).map(|port| port.name.clone()).collect()
+        };
+        assert_eq!(names(&rig), ["uplink", "inner"]);
+        // The port below goes down, and its devices with it.
+        rig.plane.link(1, Some(&Link { running: false, ..link(1) }));
+        rig.commit();
+        assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute));
+        rig.plane.link(1, Some(&link(1)));
+        rig.commit();
+        assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_VLAN, 7)));
+        // A device keeps its number when another one goes.
+        rig.plane.link(8, Some(&Link { name: "more".to_owned(), ..vlan_device(8) }));
+        rig.plane.link(10, None);
+        rig.commit();
+        assert_eq!(names(&rig), ["uplink", "more"]);
+        assert!(!rig.ingresses.current().has(FIRST_VLAN + 1));
+        rig.plane.link(9, Some(&vlan_device(101)));
+        rig.commit();
+        assert_eq!(*rig.ingresses.current().get(first).vlans, VlanTable::default());
+        assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_VLAN, 7)));
+        // Gone and created again in another namespace.
+        rig.plane.link(9, None);
+        rig.commit();
+        assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute));
+    }
+}
+
+#[test]
+fn vlan_device_that_cannot_be_a_port_is_left_to_the_kernel_with_a_reason() {
+    let ingress = Vlan { maps_ingress: true, ..vlan_device(100).vlan.unwrap() };
+    let cases = [
+        (Link { vlan: Some(ingress), ..vlan_device(100) }, Some("ingress-qos-map")),
+        (
+            Link { master: Some(30), member_of: "bridge".to_owned(), ..vlan_device(100) },
+            Some("bridge"),
+        ),
+        (vlan_device(0), Some("VLAN 0")),
+        (Link { up: false, ..vlan_device(100) }, None),
+        (Link { lower: Some(4), ..vlan_device(100) }, None),
+        (Link { lower: None, ..vlan_device(100) }, None),
+    ];
+    for (left, reason) in cases {
+        for mut rig in both() {
+            rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(9, Some("192.0.2.1"), 1)])));
+            rig.neighbor(9, "192.0.2.1", Some(7));
+            rig.plane.link(9, Some(&vlan_device(100)));
+            rig.commit();
+            assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_VLAN, 7)));
+            assert!(rig.plane.ports().left_vlans(1).next().is_none());
+            rig.plane.link(9, Some(&left));
+            rig.commit();
+            assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute), "{left:?}");
+            let found: Vec<_> = rig.plane.ports().left_vlans(1).map(|left| &left.reason).collect();
+            assert_eq!(found.len(), usize::from(reason.is_some()));
+            assert!(found.iter().all(|found| found.contains(reason.unwrap())), "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn vlan_device_in_a_vrf_has_the_table_of_the_vrf() {
+    for mut rig in both() {
+        let vrf = |table| Link { kind: "vrf".to_owned(), table: Some(table), ..link(30) };
+        let rule = |priority, action| Rule { priority, action, ..ruled("eth9", 77)[0].clone() };
+        let main = rule(32766, Action::Table(MAIN));
+        rig.plane.rules(&[rule(0, Action::Table(LOCAL)), rule(1000, Action::Vrf), main]);
+        rig.commit();
+        let member = Link { master: Some(30), member_of: "vrf".to_owned(), ..vlan_device(100) };
+        rig.plane.link(30, Some(&vrf(OTHER)));
+        rig.plane.link(9, Some(&member));
+        rig.commit();
+        let first = usize::from(FIRST_VLAN);
+        assert_eq!(rig.ingresses.current().get(first).table, 1);
+        // A table that no port had at the start.
+        rig.plane.link(30, Some(&vrf(77)));
+        rig.commit();
+        assert!(!rig.ingresses.current().has(FIRST_VLAN));
+        assert!(
+            rig.plane
+                .ports()
+                .left_vlans(1)
+                .all(|left| left.reason.contains("table 77 is not followed"))
+        );
+        rig.plane.link(9, Some(&vlan_device(100)));
+        rig.commit();
+        assert_eq!(rig.ingresses.current().get(first).table, 0);
     }
 }
 

@@ -26,6 +26,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use datapath::FIRST_VLAN;
 use feed::netlink::{Target, Via};
 use fib::Full;
 use fib::image::{BadImage, Image, NotStorable, Writer};
@@ -297,16 +298,22 @@ impl Plane {
     /// Publishes the ingress data of each port.
     pub(super) fn publish_ingresses(&mut self, locals: &[IpAddr]) {
         let locals = Arc::new(links::locals(locals));
-        let ingress = |port: &super::PlanePort| super::Ingress {
+        let mut tables = self.ports.vlan_tables();
+        let mut ingress = |number: u16, port: &super::PlanePort| super::Ingress {
             mac: (port.mac != [0; 6]).then_some(port.mac),
             secondary_macs: port.secondary_macs().into(),
+            vlans: tables.remove(&number).unwrap_or_default().into(),
             table: self.index_of(port.table).unwrap_or(0),
             locals: Arc::clone(&locals),
             sources: port.sources,
             further: port.further,
             isolated: port.isolated,
         };
-        let ingresses = super::Ingresses::new(self.ports.iter().map(ingress));
+        let ports: Vec<_> =
+            (0..).zip(self.ports.iter()).map(|(at, port)| ingress(at, port)).collect();
+        let slots = (FIRST_VLAN..).zip(self.ports.vlan_slots());
+        let vlans = slots.map(|(at, port)| port.as_ref().map(|port| ingress(at, port))).collect();
+        let ingresses = super::Ingresses::new(ports).with_vlans(vlans);
         self.ingresses.publish(Box::new(ingresses));
     }
 }

@@ -104,7 +104,7 @@ impl Plane {
     pub(super) fn assign_macvlans(&mut self) {
         let mut changed = false;
         let Self { ports, vrfs, macvlans, rules, .. } = self;
-        for port in ports.iter_mut() {
+        for port in ports.all_mut() {
             let vrf = port.master.and_then(|master| vrfs.get(&master)).copied();
             let devices = macvlans.of_port(port, rules, vrf);
             changed |= port.macvlans != devices;

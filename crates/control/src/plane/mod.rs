@@ -45,6 +45,7 @@ pub mod policy;
 mod ports;
 mod static_routes;
 mod store;
+mod vlans;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -60,11 +61,12 @@ use hops::Hops;
 use macvlans::MacVlans;
 use neighbors::NeighborTable;
 use store::TableStore;
+use vlans::Vlans;
 
 pub use ages::Age;
 pub use hops::HopTarget;
 pub use image::{AdoptError, InterfaceNames, SystemNames};
-pub use ports::{PlanePort, PortMacVlan, Ports};
+pub use ports::{LeftVlan, PlanePort, PortMacVlan, PortVlan, Ports};
 pub(crate) use static_routes::StaticFollower;
 pub use static_routes::{StaticNextHop, StaticNextHops, StaticTables};
 pub use store::TableView;
@@ -141,6 +143,9 @@ pub struct Plane {
     /// The tables of VRFs, by the index of their interface.
     vrfs: HashMap<u32, u32>,
     macvlans: MacVlans,
+    vlan_devices: Vlans,
+    /// The published adjacencies have other VLAN devices.
+    vlans_changed: bool,
     /// Workers may have readers: the set of tables is fixed.
     has_readers: bool,
     ages: Ages,
@@ -170,6 +175,8 @@ impl Plane {
             rules: Vec::new(),
             vrfs: HashMap::new(),
             macvlans: MacVlans::default(),
+            vlan_devices: Vlans::default(),
+            vlans_changed: false,
             has_readers: false,
             hops: Hops::default(),
             groups: HashMap::new(),
@@ -269,6 +276,7 @@ impl Plane {
         for (port, served) in self.ports.iter_mut().zip(served) {
             port.served = *served;
         }
+        self.assign_vlans();
         self.ports_changed();
     }
 
@@ -326,6 +334,7 @@ impl Plane {
     /// Changes the reverse path filters of the ports, in the ports' order.
     pub fn set_sources(&mut self, sources: &[ReversePathFilter]) {
         self.ports.set_sources(sources);
+        self.assign_vlans();
         // The next commit publishes the ingress data of each port.
         self.locals_changed = true;
     }
@@ -407,7 +416,8 @@ impl Plane {
         }
         // Routes before the first commit existed before the start.
         self.ages.is_paused = false;
-        if self.is_stale && self.update_adjacencies() {
+        let changed = self.is_stale && self.update_adjacencies();
+        if changed || self.vlans_changed {
             self.publish_adjacencies();
         }
         let mut result = CommitResult { published: true, locals: self.locals_changed };
@@ -472,6 +482,7 @@ impl Plane {
     }
 
     fn publish_adjacencies(&mut self) {
+        self.vlans_changed = false;
         self.publisher.publish(Box::new(self.adjacencies.clone()));
     }
 
@@ -701,6 +712,11 @@ impl Follower for Plane {
             Some(table) => self.vrfs.insert(index, table),
             None => self.vrfs.remove(&index),
         };
+        if changed {
+            // Those over a port follow its state.
+            self.assign_vlans();
+        }
+        self.update_vlan(index, link);
         self.update_macvlan(index, link);
         // A rule may name a port, or match its VRF, which may have changed.
         if before != vrf || changed {

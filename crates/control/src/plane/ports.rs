@@ -8,12 +8,17 @@
 //! Until workers have sockets on the device, or where they can have none, packets that would
 //! leave by the port are left to the kernel.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use feed::netlink::Link;
 
 use super::policy::{RuleConflict, RuleResult};
 use crate::links;
 use config::MAIN;
-use datapath::{Adjacency, ReversePathFilter};
+use datapath::{
+    Adjacency, FIRST_VLAN, MOST_VLANS, ReversePathFilter, VlanDevice, VlanTable, VlanTag,
+};
 
 /// A MAC-VLAN device that belongs to a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +31,28 @@ pub struct PortMacVlan {
     pub mtu: u16,
     /// Whether packets can leave by it: a virtual router that is a backup only receives.
     pub running: bool,
+}
+
+/// The VLAN of a port that is a VLAN device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortVlan {
+    /// The index of the interface that it is over.
+    pub over: u32,
+    /// Its tags, the outer one first.
+    pub tags: Vec<VlanTag>,
+    /// The MACs of the interfaces below, other than its own: frames to them are its, too.
+    pub macs: Vec<[u8; 6]>,
+}
+
+/// A VLAN device that is left to Linux.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftVlan {
+    /// The interface of the port below.
+    pub below: u32,
+    /// Its name.
+    pub name: String,
+    /// The reason.
+    pub reason: String,
 }
 
 /// One port.
@@ -70,6 +97,8 @@ pub struct PlanePort {
     pub sources: ReversePathFilter,
     /// The MAC-VLAN devices over it, which send and receive by it.
     pub macvlans: Vec<PortMacVlan>,
+    /// Its VLAN, if it is a VLAN device: the port has no queues of its own.
+    pub vlan: Option<PortVlan>,
 }
 
 impl PlanePort {
@@ -96,12 +125,15 @@ impl PlanePort {
             isolated: [false; 2],
             sources: ReversePathFilter::Off,
             macvlans: Vec::new(),
+            vlan: None,
         }
     }
 
-    /// Lists the MACs of the MAC-VLAN devices over it.
+    /// Lists the MACs of the MAC-VLAN devices over it, and for a VLAN device those of the interfaces
+    /// below.
     pub fn secondary_macs(&self) -> Vec<[u8; 6]> {
-        self.macvlans.iter().map(|device| device.mac).collect()
+        let below = self.vlan.iter().flat_map(|vlan| vlan.macs.iter().copied());
+        self.macvlans.iter().map(|device| device.mac).chain(below).collect()
     }
 
     /// Returns whether the rules now select another table, which a new plane would use.
@@ -114,17 +146,23 @@ impl PlanePort {
 
 /// The ports, in the order in which workers number them.
 #[derive(Clone, Debug, Default)]
-pub struct Ports(Vec<PlanePort>);
+pub struct Ports {
+    ports: Vec<PlanePort>,
+    /// The VLAN devices over them by port number, from `FIRST_VLAN` on.
+    vlans: Vec<Option<PlanePort>>,
+    /// The VLAN devices over them that are left to Linux.
+    left_vlans: Vec<LeftVlan>,
+}
 
 impl Ports {
     /// Takes the ports in the workers' order.
     pub fn new(ports: impl IntoIterator<Item = PlanePort>) -> Self {
-        Self(ports.into_iter().collect())
+        Self { ports: ports.into_iter().collect(), ..Self::default() }
     }
 
     /// Returns the port of an interface.
     pub fn get(&self, interface: u32) -> Option<&PlanePort> {
-        self.0.iter().find(|port| port.interface == interface)
+        self.all().map(|(_, port)| port).find(|port| port.interface == interface)
     }
 
     /// Returns whether packets to neighbors of an interface leave by a port: it is one, or a MAC-VLAN
@@ -135,7 +173,7 @@ impl Ports {
 
     /// Iterates over the interfaces whose packets leave by a port.
     pub(super) fn interfaces(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().flat_map(|port| {
+        self.all().flat_map(|(_, port)| {
             let devices = port.macvlans.iter().map(|device| device.interface);
             std::iter::once(port.interface).chain(devices)
         })
@@ -144,7 +182,7 @@ impl Ports {
     /// Lists the kernel's tables that they belong to, the first port's first.
     pub(super) fn tables(&self) -> Vec<u32> {
         let mut numbers = Vec::new();
-        for port in &self.0 {
+        for (_, port) in self.all() {
             if !numbers.contains(&port.table) {
                 numbers.push(port.table);
             }
@@ -154,17 +192,114 @@ impl Ports {
 
     /// Iterates over the ports in the workers' order.
     pub fn iter(&self) -> impl Iterator<Item = &PlanePort> {
-        self.0.iter()
+        self.ports.iter()
+    }
+
+    /// Iterates over the ports and the VLAN devices over them, with their port numbers.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u16, &PlanePort)> {
+        let vlans = self.vlans.iter().enumerate();
+        let vlans = vlans.filter_map(|(slot, port)| Some((vlan_number(slot)?, port.as_ref()?)));
+        (0..).zip(&self.ports).chain(vlans)
+    }
+
+    /// Returns the port with a number, which may be a VLAN device.
+    pub fn numbered(&self, number: u16) -> Option<&PlanePort> {
+        match number.checked_sub(FIRST_VLAN) {
+            None => self.ports.get(usize::from(number)),
+            Some(slot) => self.vlans.get(usize::from(slot))?.as_ref(),
+        }
+    }
+
+    /// Iterates over the VLAN devices over the port of an interface, also those with two tags.
+    pub fn vlans_over(&self, interface: u32) -> impl Iterator<Item = &PlanePort> {
+        let all = self.vlans.iter().flatten();
+        all.filter(move |port| self.lowest(port).is_some_and(|(_, below)| below == interface))
+    }
+
+    /// Sets the VLAN devices that are left to Linux; returns whether they have changed.
+    pub(super) fn set_left_vlans(&mut self, left: Vec<LeftVlan>) -> bool {
+        let changed = self.left_vlans != left;
+        self.left_vlans = left;
+        changed
+    }
+
+    /// Iterates over the VLAN devices over an interface that are left to Linux.
+    pub fn left_vlans(&self, below: u32) -> impl Iterator<Item = &LeftVlan> {
+        self.left_vlans.iter().filter(move |left| left.below == below)
+    }
+
+    /// Returns the number and the interface of the port with the queues of a VLAN device.
+    fn lowest(&self, port: &PlanePort) -> Option<(u16, u32)> {
+        let over = port.vlan.as_ref()?.over;
+        let (number, below) = self.all().find(|(_, below)| below.interface == over)?;
+        if below.vlan.is_some() { self.lowest(below) } else { Some((number, over)) }
+    }
+
+    /// Replaces the VLAN devices; those with the same interface keep their number and what other
+    /// modules have set. Returns whether one has changed.
+    pub(super) fn set_vlans(&mut self, mut found: BTreeMap<u32, PlanePort>) -> bool {
+        let mut changed = false;
+        for slot in &mut self.vlans {
+            let Some(port) = slot else { continue };
+            let next = found
+                .remove(&port.interface)
+                .map(|next| PlanePort { macvlans: std::mem::take(&mut port.macvlans), ..next });
+            let before = slot.take().map(|before| PlanePort {
+                macvlans: next.as_ref().map(|next| next.macvlans.clone()).unwrap_or_default(),
+                ..before
+            });
+            changed |= before != next;
+            *slot = next;
+        }
+        for (_, port) in found {
+            let free = self.vlans.iter().position(Option::is_none).unwrap_or(self.vlans.len());
+            if vlan_number(free).is_none() {
+                break;
+            }
+            if free == self.vlans.len() {
+                self.vlans.push(None);
+            }
+            self.vlans[free] = Some(port);
+            changed = true;
+        }
+        changed
+    }
+
+    /// Returns the VLAN devices as exits, by port number from `FIRST_VLAN` on.
+    pub(super) fn vlan_devices(&self) -> Arc<[Option<VlanDevice>]> {
+        let exit = |port: &PlanePort| {
+            let tags = &port.vlan.as_ref()?.tags;
+            Some(vlan_exit(self.lowest(port)?.0, tags))
+        };
+        self.vlans.iter().map(|port| exit(port.as_ref()?)).collect()
+    }
+
+    /// Returns the tags of the VLAN devices directly over each port that has some, by its number.
+    pub(super) fn vlan_tables(&self) -> BTreeMap<u16, VlanTable> {
+        let mut tables: BTreeMap<u16, VlanTable> = BTreeMap::new();
+        for (number, port) in self.all() {
+            let Some(vlan) = &port.vlan else { continue };
+            let over = self.all().find(|(_, below)| below.interface == vlan.over);
+            if let (Some((over, _)), Some(tag)) = (over, vlan.tags.last()) {
+                tables.entry(over).or_default().insert(tag.protocol, tag.id, number);
+            }
+        }
+        tables
+    }
+
+    /// Returns the VLAN devices' slots.
+    pub(super) fn vlan_slots(&self) -> &[Option<PlanePort>] {
+        &self.vlans
     }
 
     /// Returns the port at an index of the workers' order.
     pub(super) fn at_mut(&mut self, at: usize) -> Option<&mut PlanePort> {
-        self.0.get_mut(at)
+        self.ports.get_mut(at)
     }
 
     /// Returns whether a port waits for another device.
     pub fn has_gone(&self) -> bool {
-        self.0.iter().any(|port| port.gone)
+        self.ports.iter().any(|port| port.gone)
     }
 
     /// Assigns to ports whose device is gone the links with their names that belong to no port;
@@ -178,7 +313,7 @@ impl Ports {
             let named = |port: &&mut PlanePort| {
                 port.gone && (port.configured == link.name || port.name == link.name)
             };
-            let Some(port) = self.0.iter_mut().find(named) else { continue };
+            let Some(port) = self.ports.iter_mut().find(named) else { continue };
             (port.interface, port.gone, port.served) = (index, false, false);
             adopted = true;
             self.update(index, Some(link));
@@ -187,19 +322,24 @@ impl Ports {
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PlanePort> {
-        self.0.iter_mut()
+        self.ports.iter_mut()
+    }
+
+    /// Iterates over the ports and the VLAN devices over them.
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut PlanePort> {
+        self.ports.iter_mut().chain(self.vlans.iter_mut().flatten())
     }
 
     /// Changes the reverse path filters, in the workers' order.
     pub(super) fn set_sources(&mut self, sources: &[ReversePathFilter]) {
-        for (port, sources) in self.0.iter_mut().zip(sources) {
+        for (port, sources) in self.ports.iter_mut().zip(sources) {
             port.sources = *sources;
         }
     }
 
     /// Applies a link message of the kernel; returns whether a port has changed.
     pub(super) fn update(&mut self, interface: u32, link: Option<&Link>) -> bool {
-        let Some(port) = self.0.iter_mut().find(|port| port.interface == interface) else {
+        let Some(port) = self.ports.iter_mut().find(|port| port.interface == interface) else {
             return false;
         };
         let mut next = port.clone();
@@ -244,7 +384,7 @@ impl Ports {
 
     /// Finds the port by which packets leave from an interface.
     fn find(&self, interface: u32) -> Option<Exit> {
-        self.0.iter().zip(0..).find_map(|(port, at)| {
+        self.all().find_map(|(at, port)| {
             let usable = port.up && port.served;
             if port.interface == interface {
                 return Some(Exit { at, src_mac: port.mac, mtu: port.mtu, usable });
@@ -264,4 +404,16 @@ struct Exit {
     mtu: u16,
     /// Whether packets can leave now.
     usable: bool,
+}
+
+/// Makes the exit of a VLAN device.
+fn vlan_exit(port: u16, tags: &[VlanTag]) -> VlanDevice {
+    let mut tags = tags.iter().copied();
+    VlanDevice { port, tags: [tags.next(), tags.next()] }
+}
+
+/// Returns the port number of the VLAN device in a slot.
+fn vlan_number(slot: usize) -> Option<u16> {
+    let at = u16::try_from(slot).ok().filter(|_| slot < MOST_VLANS)?;
+    Some(FIRST_VLAN + at)
 }

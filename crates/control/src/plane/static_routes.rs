@@ -161,7 +161,9 @@ impl Follower for StaticFollower<'_> {
     fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {}
 
     fn link(&mut self, index: u32, link: Option<&Link>) {
-        self.0.link(index, link);
+        // The configuration names all ports: VLAN devices over them are the host's.
+        let link = link.map(|link| Link { vlan: None, ..link.clone() });
+        self.0.link(index, link.as_ref());
     }
 
     fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {

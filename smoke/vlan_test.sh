@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# VLAN devices: packets from and to hosts behind 802.1Q and 802.1ad devices over the router's ports, and
+# what these hosts observe, with the kernel alone and with the router.
+#
+#   source s0.100, s0.200.30, s0 ── r0 router r1 ── a0.300 a      11.0.0.1, 2001:db8::1
+#
+# in a VM: it needs VLAN devices
+# runs alone: the emulated processor takes every core, and the test has deadlines
+. "$(dirname "$0")/lib/router_topology.sh"
+
+for end in "source s0" "a a0" "b b0"; do
+    read -r name interface <<<"$end"
+    own_checksums "$name" "$interface"
+    # A veth would carry the tag beside the frame, where the XDP program of Linux 6.1 cannot see it.
+    within "$name" ethtool -K "$interface" tx-vlan-hw-insert off tx-vlan-stag-hw-insert off 2>/dev/null ||
+        within "$name" ethtool -K "$interface" txvlan off tx-vlan-stag-hw-insert off
+done
+within router sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0
+sysctl -qw net.ipv4.route.error_cost=0
+
+# `vlan NAMESPACE DEVICE LOWER PROTOCOL ID NETWORK HOST [MAC]`: a VLAN device with addresses.
+vlan() {
+    local mac=${8:+address $8}
+    # shellcheck disable=SC2086
+    within "$1" ip link add link "$3" name "$2" $mac type vlan protocol "$4" id "$5"
+    within "$1" ip link set "$2" up
+    [ "$6" = - ] && return
+    within "$1" ip addr add "10.1.$6.$7/24" dev "$2"
+    within "$1" ip addr add "fd01:$6::$7/64" dev "$2" nodad
+}
+vlan router r0.100 r0 802.1Q 100 100 1
+vlan router customer r0 802.1ad 200 - -
+vlan router inner customer 802.1Q 30 30 1 02:00:00:00:09:30
+vlan router r1.300 r1 802.1Q 300 44 1
+vlan source s0.100 s0 802.1Q 100 100 2
+vlan source outer s0 802.1ad 200 - -
+vlan source s0.30 outer 802.1Q 30 30 2
+vlan a a0.300 a0 802.1Q 300 44 2
+within router ip link set r1.300 mtu 1400 type vlan egress 0:3 6:5
+within a ip addr add 11.0.0.1/32 dev lo
+within a ip -6 addr add 2001:db8::1/128 dev lo
+within a ip route add default via 10.1.44.1
+within a ip -6 route add default via fd01:44::1
+routes() {
+    within router ip route replace 11.0.0.0/8 via 10.1.44.2
+    within router ip -6 route replace 2001:db8::/32 via fd01:44::2
+}
+routes
+
+state=off
+sent() { show -j counters | json 'print(d[0]["sent"])'; }
+ping_from() { within source ping -c 5 -i 0.02 -W 2 -I "$1" "$2" >"$work/ping.log"; }
+# `forwards FROM ADDRESS`: five pings are answered; with the router on, the router itself has sent them,
+# except for the first to an unknown neighbor.
+forwards() {
+    local before=0
+    [ "$state" = off ] || before=$(sent)
+    ping_from "$1" "$2" || fail "router $state: $1 to $2: $(cat "$work/ping.log")"
+    [ "$state" = off ] || [ $(($(sent) - before)) -ge 8 ] ||
+        fail "$1 to $2: the kernel forwards, the router has sent $(($(sent) - before)) of 10: $(show interfaces)"
+}
+# Prints what the host in `source` observes of the path by a gateway: hops, path MTU, and the tag by which
+# packets with two TOS reach a.
+seen() {
+    local tos
+    within source traceroute -n -q 1 -w 3 -m 4 -i "$1" 11.0.0.1 | awk 'NR > 1 { print $2 }'
+    # Status 1: no answer.
+    { within source ping -c 1 -W 2 -M "do" -s 1450 -I "$1" 11.0.0.1 || [ "$?" = 1 ]; } | sed -n 's/^\(From .*\)icmp_seq=1/\1/p'
+    within source ip route flush cache
+    for tos in 0 16; do
+        within a timeout 10 tcpdump -i a0 -e -n -c 1 -Q in "vlan 300 and icmp[0] == 8" >"$work/dump" 2>"$work/dump.log" &
+        wait_for 5 grep -q "listening on" "$work/dump.log"
+        within source ping -c 2 -i 0.2 -W 2 -Q "$tos" -I "$1" 11.0.0.1 >/dev/null
+        wait "$!" || fail "no tagged packet reaches a: $(cat "$work/dump.log")"
+        grep -o 'vlan 300, p [0-9]' "$work/dump"
+    done
+}
+each() {
+    local side from gateway gateway6
+    for side in "s0 10.0.0.1 fd00:0::1" "s0.100 10.1.100.1 fd01:100::1" "s0.30 10.1.30.1 fd01:30::1"; do
+        read -r from gateway gateway6 <<<"$side"
+        within source ip route replace 11.0.0.0/8 via "$gateway" dev "$from"
+        within source ip -6 route replace 2001:db8::/32 via "$gateway6" dev "$from"
+        forwards "$from" 11.0.0.1
+        forwards "$from" 2001:db8::1
+        seen "$from" | sed "s/^/$from: /"
+    done
+}
+each >"$work/kernel"
+grep -q "mtu = 1400" "$work/kernel" || fail "the kernel alone: $(cat "$work/kernel")"
+grep -q "p 5" "$work/kernel" || fail "the kernel alone: $(cat "$work/kernel")"
+sed 's/^/   the kernel alone: /' "$work/kernel"
+
+configure
+start_router
+state=on
+vlans() { show -j interfaces | json 'print(*[v["name"] for i in d for v in i.get("vlans", []) if "problem" not in v])'; }
+have_vlans() { [ "$(vlans)" = "$1" ]; }
+wait_for 5 have_vlans "r0.100 customer inner r1.300" || fail "VLAN devices: $(vlans): $(show interfaces)"
+each >"$work/router"
+diff "$work/kernel" "$work/router" || fail "the hosts observe another router"
+echo "   the router: the same, and it has forwarded the packets"
+
+echo "devices that are removed, created, renamed and set down at run time"
+within router ip link del r0.100
+wait_for 5 have_vlans "customer inner r1.300" || fail "$(show interfaces)"
+forwards s0.30 11.0.0.1
+vlan router transit r0 802.1Q 100 100 1
+wait_for 5 have_vlans "transit customer inner r1.300" || fail "$(show interfaces)"
+within source ip route replace 11.0.0.0/8 via 10.1.100.1 dev s0.100
+forwards s0.100 11.0.0.1
+within router ip link set customer down
+wait_for 5 have_vlans "transit r1.300" || fail "$(show interfaces)"
+within router ip link set customer up
+within router ip link set inner up
+wait_for 5 have_vlans "transit customer inner r1.300" || fail "$(show interfaces)"
+within source ip route replace 11.0.0.0/8 via 10.1.30.1 dev s0.30
+forwards s0.30 11.0.0.1
+
+echo "a device that is left to Linux: its packets are forwarded by the kernel"
+within router ip link set transit type vlan ingress 3:4
+left() { show interfaces | grep -q "vlan transit left to Linux: it has an ingress-qos-map"; }
+wait_for 5 left || fail "$(show interfaces)"
+within source ip route replace 11.0.0.0/8 via 10.1.100.1 dev s0.100
+ping_from s0.100 11.0.0.1 || fail "the kernel does not forward: $(cat "$work/ping.log")"
+stop_router
