@@ -82,11 +82,6 @@ impl Devices {
         &self.interfaces
     }
 
-    /// Returns whether the interfaces belong to a gate.
-    pub fn guards(&self) -> bool {
-        self.guards
-    }
-
     /// Replaces the interfaces.
     pub fn set(&mut self, interfaces: Vec<Interface>) {
         self.interfaces = interfaces;

@@ -203,13 +203,12 @@ impl KernelSync {
     /// Lets the steering programs take packets to the MAC-VLAN and VLAN devices over the ports. The
     /// workers know these devices since the last commit.
     fn steer_stacked_devices(&mut self) {
-        let (ports, guards) = (self.plane.ports(), self.devices.guards());
+        let ports = self.plane.ports();
         let pairs = self.devices.interfaces().iter().zip(ports.iter());
         let set = |(interface, port): (&Interface, &PlanePort)| {
             let mut macs = port.secondary_macs();
             let mut tags = Vec::new();
-            // A gate decides no packets of VLAN devices.
-            for device in ports.vlans_over(port.interface).filter(|_| !guards) {
+            for device in ports.vlans_over(port.interface) {
                 macs.push(device.mac);
                 macs.extend(device.secondary_macs());
                 tags.extend(steered_tags(device));

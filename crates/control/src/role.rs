@@ -56,6 +56,12 @@ pub trait Role: fmt::Debug + Send + Sync {
     fn is_guard(&self) -> bool {
         false
     }
+
+    /// Returns whether VLAN devices over the ports forward. Packets of theirs would pass the hook of a
+    /// gate or a grantor.
+    fn forwards_vlans(&self) -> bool {
+        false
+    }
 }
 
 /// The role of a daemon that only routes.
@@ -65,6 +71,10 @@ pub struct PlainRouter;
 impl Role for PlainRouter {
     fn name(&self) -> &'static str {
         "router"
+    }
+
+    fn forwards_vlans(&self) -> bool {
+        true
     }
 }
 

@@ -184,7 +184,8 @@ impl Daemon {
         // Before the kernel's dump, so that the dump contains the device.
         let host = (!is_static).then(|| Host::open(HOST)).transpose();
         let host = host.map_err(system("make the TAP device `fingerpost`"))?;
-        let Prepared { mut plane, mut kernel, warnings } = prepare(&config, origin, &by_name)?;
+        let Prepared { mut plane, mut kernel, warnings } =
+            prepare(&config, origin, &*role, &by_name)?;
         let source = match config.fpm.clone() {
             _ if is_static => RouteSource::Static,
             None => RouteSource::Kernel,
@@ -433,9 +434,10 @@ struct Prepared {
 fn learn(
     config: &Config,
     origin: RouteOrigin,
+    role: &dyn Role,
     index: &IndexOf<'_>,
 ) -> Result<Prepared, StartError> {
-    let mut prepared = prepare(config, origin, index)?;
+    let mut prepared = prepare(config, origin, role, index)?;
     dump(config, origin, &mut prepared.plane, &mut prepared.kernel)?;
     Ok(prepared)
 }
@@ -444,6 +446,7 @@ fn learn(
 fn prepare(
     config: &Config,
     origin: RouteOrigin,
+    role: &dyn Role,
     index: &IndexOf<'_>,
 ) -> Result<Prepared, StartError> {
     if origin == RouteOrigin::Kernel && config.has_static_routes() {
@@ -459,7 +462,8 @@ fn prepare(
     }
     // Tables that share their memory cannot be saved one by one.
     let together = config.image.is_none();
-    let plane = Plane::new(ports, config.engine_v4, config.engine_v6, together)?;
+    let mut plane = Plane::new(ports, config.engine_v4, config.engine_v6, together)?;
+    plane.set_forwards_vlans(role.forwards_vlans());
     Ok(Prepared { plane, kernel: Kernel::open()?, warnings: Vec::new() })
 }
 

@@ -255,7 +255,8 @@ impl Daemon {
     fn replace(&mut self, config: Config) -> Result<(), ReloadError> {
         let index_of = |name: &str| self.index_of(name);
         present(&config, &index_of).map_err(ReloadError::Start)?;
-        let learned = learn(&config, self.origin, &index_of).map_err(ReloadError::Start)?;
+        let learned =
+            learn(&config, self.origin, &*self.role, &index_of).map_err(ReloadError::Start)?;
         let Prepared { mut plane, kernel, warnings } = learned;
         self.warnings.extend(warnings);
         let locals = plane.locals().into_iter().collect();

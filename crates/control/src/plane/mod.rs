@@ -144,6 +144,7 @@ pub struct Plane {
     vrfs: HashMap<u32, u32>,
     macvlans: MacVlans,
     vlan_devices: Vlans,
+    forwards_vlans: bool,
     /// The published adjacencies have other VLAN devices.
     vlans_changed: bool,
     /// Workers may have readers: the set of tables is fixed.
@@ -176,6 +177,7 @@ impl Plane {
             vrfs: HashMap::new(),
             macvlans: MacVlans::default(),
             vlan_devices: Vlans::default(),
+            forwards_vlans: false,
             vlans_changed: false,
             has_readers: false,
             hops: Hops::default(),

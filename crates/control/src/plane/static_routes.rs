@@ -161,9 +161,7 @@ impl Follower for StaticFollower<'_> {
     fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {}
 
     fn link(&mut self, index: u32, link: Option<&Link>) {
-        // The configuration names all ports: VLAN devices over them are the host's.
-        let link = link.map(|link| Link { vlan: None, ..link.clone() });
-        self.0.link(index, link.as_ref());
+        self.0.link(index, link);
     }
 
     fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {

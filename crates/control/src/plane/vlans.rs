@@ -14,7 +14,8 @@
 //! Left to Linux, with the reason in `show interfaces`: a device whose rules select a table that the
 //! router does not follow (the set of tables is fixed at the start), or one that depends on other fields
 //! than the interface; one with an `ingress-qos-map`, by which Linux gives priorities to packets; and
-//! more than two tags.
+//! more than two tags. A gate or a grantor, whose hook their packets would pass, and a router with static
+//! routes, whose configuration names all ports, make no ports of VLAN devices.
 
 use std::collections::BTreeMap;
 
@@ -93,8 +94,17 @@ impl Plane {
         }
     }
 
+    /// Sets whether VLAN devices over the ports forward; the default is that they are left to Linux.
+    pub fn set_forwards_vlans(&mut self, forwards: bool) {
+        self.forwards_vlans = forwards;
+        self.assign_vlans();
+    }
+
     /// Makes ports of the VLAN devices that can be ports.
     pub(super) fn assign_vlans(&mut self) {
+        if !self.forwards_vlans {
+            return;
+        }
         let mut found: BTreeMap<u32, PlanePort> = BTreeMap::new();
         let mut left = Vec::new();
         // A device over a port, then one over such a device.
