@@ -26,11 +26,22 @@ pub(super) fn readdress(arena: &mut Arena, frames: &[Frame], mac: [u8; 6], secon
         if let Some(next) = frames.get(at + AHEAD) {
             arena.prefetch(next);
         }
-        if let Some(to) = arena.bytes_mut(frame).first_chunk_mut::<6>()
-            && *to != mac
-            && secondary.contains(to)
-        {
-            *to = mac;
-        }
+        readdress_frame(arena, frame, mac, secondary);
+    }
+}
+
+/// Sets the destination of a frame to `mac` if it is one of `secondary`.
+#[inline(always)]
+pub(super) fn readdress_frame(
+    arena: &mut Arena,
+    frame: &Frame,
+    mac: [u8; 6],
+    secondary: &[[u8; 6]],
+) {
+    if let Some(to) = arena.bytes_mut(frame).first_chunk_mut::<6>()
+        && *to != mac
+        && secondary.contains(to)
+    {
+        *to = mac;
     }
 }

@@ -11,6 +11,7 @@ use port::{Arena, Frame};
 
 use super::Ingresses;
 use super::batch::AHEAD;
+use super::secondary_macs::readdress_frame;
 use super::vlan::{MACS, MAX_TAGS, TAG};
 
 /// Removes the tags of VLAN devices from frames that port number `port` received, stores the port number
@@ -51,13 +52,7 @@ pub(super) fn untag(
             }
         }
         if !terms.secondary_macs.is_empty() {
-            let mac = terms.mac.unwrap_or(own);
-            if let Some(to) = arena.bytes_mut(frame).first_chunk_mut::<6>()
-                && *to != mac
-                && terms.secondary_macs.contains(to)
-            {
-                *to = mac;
-            }
+            readdress_frame(arena, frame, terms.mac.unwrap_or(own), &terms.secondary_macs);
         }
         arrivals.push(number);
         let belongs_to = ingresses.group(number);
