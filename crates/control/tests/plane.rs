@@ -545,6 +545,7 @@ fn vlan_device_is_a_port_of_its_own() {
         assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_VLAN, 7)));
         // A device keeps its number when another one goes.
         rig.plane.link(8, Some(&Link { name: "more".to_owned(), ..vlan_device(8) }));
+        rig.commit();
         rig.plane.link(10, None);
         rig.commit();
         assert_eq!(names(&rig), ["uplink", "more"]);
@@ -589,6 +590,36 @@ fn vlan_device_that_cannot_be_a_port_is_left_to_the_kernel_with_a_reason() {
             assert_eq!(found.len(), usize::from(reason.is_some()));
             assert!(found.iter().all(|found| found.contains(reason.unwrap())), "{found:?}");
         }
+    }
+}
+
+#[test]
+fn macvlan_device_over_a_vlan_device_belongs_to_it() {
+    const VIRTUAL: [u8; 6] = [0, 0, 0x5e, 0, 1, 5];
+    for mut rig in both() {
+        let (kind, mode, mac) = ("macvlan".to_owned(), Some(4), Some(VIRTUAL));
+        let over = Link { kind, lower: Some(9), macvlan_mode: mode, mac, ..link(12) };
+        rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(12, Some("192.0.2.1"), 1)])));
+        rig.neighbor(12, "192.0.2.1", Some(7));
+        rig.plane.link(9, Some(&vlan_device(100)));
+        rig.plane.link(12, Some(&over));
+        rig.commit();
+        let first = usize::from(FIRST_VLAN);
+        let secondary = |rig: &mut Rig| rig.ingresses.current().get(first).secondary_macs.to_vec();
+        assert_eq!(
+            (secondary(&mut rig), rig.leads("10.1.1.1")),
+            (vec![VIRTUAL], Ok((FIRST_VLAN, 7)))
+        );
+        // Linux reports only the VLAN device.
+        rig.plane.link(9, Some(&Link { up: false, ..vlan_device(100) }));
+        rig.commit();
+        assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute));
+        rig.plane.link(9, Some(&vlan_device(100)));
+        rig.commit();
+        assert_eq!(
+            (secondary(&mut rig), rig.leads("10.1.1.1")),
+            (vec![VIRTUAL], Ok((FIRST_VLAN, 7)))
+        );
     }
 }
 

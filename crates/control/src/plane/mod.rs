@@ -145,6 +145,8 @@ pub struct Plane {
     macvlans: MacVlans,
     vlan_devices: Vlans,
     forwards_vlans: bool,
+    /// A VLAN device has changed since they were assigned.
+    vlans_are_stale: bool,
     /// The published adjacencies have other VLAN devices.
     vlans_changed: bool,
     /// Workers may have readers: the set of tables is fixed.
@@ -178,6 +180,7 @@ impl Plane {
             macvlans: MacVlans::default(),
             vlan_devices: Vlans::default(),
             forwards_vlans: false,
+            vlans_are_stale: false,
             vlans_changed: false,
             has_readers: false,
             hops: Hops::default(),
@@ -413,6 +416,9 @@ impl Plane {
     /// Publishes what has changed.
     pub fn commit(&mut self) -> CommitResult {
         self.has_readers = true;
+        if self.vlans_are_stale {
+            self.assign_vlans();
+        }
         if std::mem::take(&mut self.is_changed) {
             self.update_host_routes();
         }

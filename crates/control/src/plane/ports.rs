@@ -276,12 +276,13 @@ impl Ports {
 
     /// Returns the tags of the VLAN devices directly over each port that has some, by its number.
     pub(super) fn vlan_tables(&self) -> BTreeMap<u16, VlanTable> {
+        let numbers: BTreeMap<u32, u16> =
+            self.all().map(|(number, port)| (port.interface, number)).collect();
         let mut tables: BTreeMap<u16, VlanTable> = BTreeMap::new();
         for (number, port) in self.all() {
             let Some(vlan) = &port.vlan else { continue };
-            let over = self.all().find(|(_, below)| below.interface == vlan.over);
-            if let (Some((over, _)), Some(tag)) = (over, vlan.tags.last()) {
-                tables.entry(over).or_default().insert(tag.protocol, tag.id, number);
+            if let (Some(over), Some(tag)) = (numbers.get(&vlan.over), vlan.tags.last()) {
+                tables.entry(*over).or_default().insert(tag.protocol, tag.id, number);
             }
         }
         tables

@@ -89,9 +89,8 @@ fn tag_of(vlan: &Vlan) -> Result<VlanTag, String> {
 impl Plane {
     /// Applies a link message of the kernel to the VLAN devices.
     pub(super) fn update_vlan(&mut self, interface: u32, link: Option<&Link>) {
-        if self.vlan_devices.update(interface, link) {
-            self.assign_vlans();
-        }
+        // A trunk may have thousands: the next commit assigns all of them once.
+        self.vlans_are_stale |= self.vlan_devices.update(interface, link);
     }
 
     /// Sets whether VLAN devices over the ports forward; the default is that they are left to Linux.
@@ -102,6 +101,7 @@ impl Plane {
 
     /// Makes ports of the VLAN devices that can be ports.
     pub(super) fn assign_vlans(&mut self) {
+        self.vlans_are_stale = false;
         if !self.forwards_vlans {
             return;
         }
@@ -133,6 +133,8 @@ impl Plane {
             self.vlans_changed = true;
             self.ports_changed();
             self.is_changed = true;
+            // A MAC-VLAN device may be over one of them.
+            self.assign_macvlans();
         }
         self.ports_differ |= self.ports.set_left_vlans(left);
     }
