@@ -155,6 +155,12 @@ impl Adjacency {
         mac
     }
 
+    /// Returns the port's number; a number from [`MOST_PORTS`](Self::MOST_PORTS) on is no port.
+    #[inline(always)]
+    pub(super) fn number(&self) -> u16 {
+        self.port
+    }
+
     /// Returns both MACs in the order of a frame.
     #[inline(always)]
     pub(super) fn macs(&self) -> [u8; 12] {

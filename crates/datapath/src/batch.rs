@@ -53,6 +53,8 @@ pub enum Kind {
     V6,
     /// Decided before the lookup.
     Done(Verdict),
+    /// Not of this batch: the frame is in a later one of the same turn.
+    Deferred,
 }
 
 /// The keys of one family, and their hops.
@@ -172,6 +174,15 @@ impl Batch {
         };
     }
 
+    /// Appends a frame that is in a later batch.
+    #[inline(always)]
+    pub(super) fn defer(&mut self) {
+        if let Some(slot) = self.kinds.get_mut(self.count) {
+            *slot = Kind::Deferred;
+            self.count += 1;
+        }
+    }
+
     /// Ends the list of frames: keys that are added from now on are sources.
     #[inline]
     pub fn seal(&mut self) {
@@ -186,7 +197,7 @@ impl Batch {
             match kind {
                 Kind::V4 => self.v4.push(source_v4(frame)),
                 Kind::V6 => self.v6.push(source_v6(frame)),
-                Kind::Done(_) => {}
+                Kind::Done(_) | Kind::Deferred => {}
             }
         }
     }
@@ -248,7 +259,7 @@ impl Batch {
             let hop = match kind {
                 Kind::V4 => v4.next(),
                 Kind::V6 => v6.next(),
-                Kind::Done(_) => None,
+                Kind::Done(_) | Kind::Deferred => None,
             };
             (kind, hop.copied().unwrap_or(Hop::NONE))
         })

@@ -17,6 +17,7 @@ use wire::tunnel::Header;
 use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Batch, FEW, MARKING, SIZE};
+use super::ingress::FrameIngress;
 use super::punt::Policer;
 use super::turn::{Lane, Punts, Turn, rewrite, stage};
 use super::want::Key;
@@ -111,11 +112,20 @@ impl Egress {
                     arena.prefetch(&ahead.frame);
                 }
                 let rewritten = match disposition {
+                    Disposition::Return { port } => {
+                        let len = frame.len();
+                        match lanes.get_mut(usize::from(port)) {
+                            Some(lane) => {
+                                lane.stage(arena, frame, len);
+                                continue;
+                            }
+                            None => Err(Verdict::NoRoute),
+                        }
+                    }
                     Disposition::Forward => {
-                        rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies)
+                        rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies, |_| false)
                     }
                     Disposition::Originate => rewrite_originated(arena, &frame, hop, adjacencies),
-                    Disposition::Return { port } => Ok((port, frame.len())),
                     Disposition::Drop(verdict) => Err(verdict),
                     Disposition::Tunnel { direct: true, .. }
                         if adjacencies.get(adjacencies.member(hop, |_| 0)).port().is_ok() =>
@@ -149,8 +159,8 @@ impl Egress {
                     }
                 };
                 let verdict = match rewritten {
-                    Ok((egress, len)) => {
-                        match stage(arena, lanes, adjacencies, frame, egress, len) {
+                    Ok((exit, len)) => {
+                        match stage(arena, lanes, adjacencies, frame, 0, exit, len) {
                             Ok(()) => continue,
                             Err(refused) => {
                                 frame = refused;
@@ -162,7 +172,7 @@ impl Egress {
                 };
                 let (arena, lanes, wants) = (&mut *arena, &mut *lanes, &mut *wants);
                 let punts = Punts { policer: &mut *policer, further, isolated };
-                let (lane, ingress) = (ingress, ingress as u16);
+                let (lane, ingress) = (ingress, FrameIngress::untagged(ingress as u16));
                 let turn = Turn {
                     arena,
                     lanes,
@@ -278,12 +288,12 @@ fn encapsulate(
 
 /// Rewrites a granted packet for the next hop toward its grantor, without an outer header: only the
 /// DSCP is set to that of granted packets. Returns the link's MTU too.
-fn rewrite_direct(
+fn rewrite_direct<'a>(
     arena: &mut Arena,
     frame: &Frame,
     hop: Hop,
-    adjacencies: &Adjacencies,
-) -> (Rewritten, u32) {
+    adjacencies: &'a Adjacencies,
+) -> (Rewritten<'a>, u32) {
     let bytes = arena.bytes_mut(frame);
     let link = adjacencies.get(adjacencies.member(hop, |_| 0));
     let packet = bytes.get_mut(ethernet::LEN..).unwrap_or_default();
@@ -291,23 +301,23 @@ fn rewrite_direct(
         if let Ok(mut view) = ipv6::View::parse(packet) {
             view.set_traffic_class(GRANTED << 2 | view.traffic_class() & 3);
         }
-        rewrite_v6(bytes, link)
+        rewrite_v6(bytes, link, |_| false)
     } else {
         if let Ok(mut view) = ipv4::View::parse(packet) {
             view.set_tos(GRANTED << 2 | view.tos() & 3);
         }
-        rewrite_v4(bytes, link)
+        rewrite_v4(bytes, link, |_| false)
     };
     (rewritten, link.mtu().into())
 }
 
 /// Rewrites a packet that this machine originates or has encapsulated.
-fn rewrite_originated(
+fn rewrite_originated<'a>(
     arena: &mut Arena,
     frame: &Frame,
     hop: Hop,
-    adjacencies: &Adjacencies,
-) -> Rewritten {
+    adjacencies: &'a Adjacencies,
+) -> Rewritten<'a> {
     let bytes = arena.bytes_mut(frame);
     let link = match bytes.get(ethernet::LEN).map(|first| first >> 4) {
         Some(6) => adjacencies.resolve(hop, |seed| flow_v6(bytes, seed)),

@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use fib::Hop;
 use port::Frame;
 
+use super::ingress::FrameIngress;
 use super::want::{Key, REPEAT_INTERVAL};
 
 /// The maximum number of held packets of each port.
@@ -64,8 +65,8 @@ pub(super) struct Held {
     pub(super) frame: Frame,
     pub(super) key: Key,
     pub(super) wait: Wait,
-    /// The number of the port that it arrived on: the queue's, or a VLAN device's.
-    pub(super) ingress: u16,
+    /// How it arrived: on the queue's port, or on a VLAN device over it.
+    pub(super) ingress: FrameIngress,
     /// This machine has originated it: its TTL is not decremented.
     pub(super) own: bool,
 }

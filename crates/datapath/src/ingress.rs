@@ -71,14 +71,31 @@ impl Ingress {
     }
 }
 
+/// How a frame arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FrameIngress {
+    /// The number of its port, which is a VLAN device's if the frame has its tags.
+    pub(super) port: u16,
+    /// The length of those tags.
+    pub(super) tags: u16,
+}
+
+impl FrameIngress {
+    /// Makes the ingress of a frame without the tags of a VLAN device.
+    pub(super) fn untagged(port: u16) -> Self {
+        Self { port, tags: 0 }
+    }
+}
+
 /// The settings by the worker's port numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Ingresses {
     by_port: Vec<Ingress>,
     /// The settings of VLAN devices, from port number [`FIRST_VLAN`] on.
     vlans: Vec<Option<Ingress>>,
-    /// The first of the ports with settings like those of each VLAN device.
-    groups: Vec<u16>,
+    /// The first of the ports with settings like those of each VLAN device, and whether VLAN devices
+    /// are over it.
+    groups: Vec<(u16, bool)>,
     /// The settings of ports beyond the end.
     others: Ingress,
 }
@@ -112,7 +129,8 @@ impl Ingresses {
             if ingress.is_some() && leader.is_none() {
                 leaders.push(number);
             }
-            self.groups.push(leader.unwrap_or(number));
+            let has_vlans = ingress.as_ref().is_some_and(|ingress| !ingress.vlans.is_empty());
+            self.groups.push((leader.unwrap_or(number), has_vlans));
         }
         self
     }
@@ -139,7 +157,16 @@ impl Ingresses {
     #[inline]
     pub fn group(&self, port: u16) -> u16 {
         let at = port.checked_sub(FIRST_VLAN).map(usize::from);
-        at.and_then(|at| self.groups.get(at)).copied().unwrap_or(port)
+        at.and_then(|at| self.groups.get(at)).map_or(port, |&(group, _)| group)
+    }
+
+    /// Returns the group of the VLAN device with this port number, and the VLAN devices directly over it
+    /// if there are any.
+    #[inline(always)]
+    pub(super) fn vlan(&self, port: u16) -> (u16, Option<&VlanTable>) {
+        let at = usize::from(port.wrapping_sub(FIRST_VLAN));
+        let &(group, has_vlans) = self.groups.get(at).unwrap_or(&(port, false));
+        (group, if has_vlans { Some(&self.get(port.into()).vlans) } else { None })
     }
 }
 

@@ -38,6 +38,7 @@
 
 mod adjacency;
 mod batch;
+mod completion;
 mod egress;
 mod flow;
 mod group;
@@ -53,8 +54,8 @@ mod sample;
 mod secondary_macs;
 mod source;
 pub mod stats;
+mod trunk;
 mod turn;
-mod untag;
 mod vlan;
 mod want;
 mod worker;
@@ -73,7 +74,7 @@ pub use locals::Locals;
 pub use lookup::{Lookup, Numbered, Tables};
 pub use parse::{Parsed, parse, source_v4, source_v6};
 pub use punt::{PuntClass, PuntRates};
-pub use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
+use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use verdict::{Class, Origin, Verdict, VerdictMap};
 pub use vlan::{FIRST_VLAN, MOST_VLANS, TOS_PRIORITIES, VlanDevice, VlanTable, VlanTag};

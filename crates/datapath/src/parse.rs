@@ -43,17 +43,27 @@ pub enum Parsed {
 /// Parses a frame that arrived on the port with address `mac`.
 #[inline(always)]
 pub fn parse(frame: &[u8], mac: [u8; 6], locals: &Locals) -> Parsed {
+    match frame.first_chunk() {
+        Some(&dst) => parse_behind(frame, dst, mac, locals),
+        None => Parsed::Done(Verdict::Runt),
+    }
+}
+
+/// Parses what remains of a frame to `dst` without its tags: its first 12 bytes are no MAC addresses
+/// then, and are not read.
+#[inline(always)]
+pub(super) fn parse_behind(frame: &[u8], dst: [u8; 6], mac: [u8; 6], locals: &Locals) -> Parsed {
     let Ok(ether) = ethernet::View::parse(frame) else {
         return Parsed::Done(Verdict::Runt);
     };
-    let outcome = if ether.dst() == mac {
+    let outcome = if dst == mac {
         match ether.kind() {
             ethernet::IPV4 => parse_v4(ether.payload(), locals).map(Parsed::V4),
             ethernet::IPV6 => parse_v6(ether.payload(), locals).map(Parsed::V6),
             kind => Err(verdict_of_kind(kind)),
         }
     } else {
-        Err(elsewhere(ether.dst(), ether.kind()))
+        Err(elsewhere(dst, ether.kind()))
     };
     outcome.unwrap_or_else(Parsed::Done)
 }

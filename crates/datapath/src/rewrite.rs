@@ -5,7 +5,8 @@
 //!   └─ from the adjacency ─┘    └─── in the header ───┘            └ cut off
 //! ```
 //!
-//! The MAC addresses become those of the next hop and of the port. The TTL or hop limit is
+//! The MAC addresses become those of the next hop and of the port; the tags of a VLAN device are added
+//! when the frame is staged (`turn.rs`). The TTL or hop limit is
 //! decremented (RFC 1812, 5.3.1; RFC 8200, 3), and the IPv4 checksum is updated by RFC 1624;
 //! nothing else in the packet changes. Bytes behind the packet, other than the padding of a short
 //! frame, are cut off: they are not part of it and might exceed the MTU of the egress link.
@@ -19,13 +20,18 @@ use super::{Adjacency, Verdict};
 /// The shortest frame that Ethernet carries, without its check sequence.
 const SHORTEST: usize = 60;
 
-/// The result of a rewrite: the egress port and the new length of the frame, at most the old one;
-/// or a verdict.
-pub type Rewritten = Result<(u16, usize), Verdict>;
+/// The result of a rewrite: the adjacency, which has a port, and the new length of the frame, at most
+/// the old one; or a verdict.
+pub(super) type Rewritten<'a> = Result<(&'a Adjacency, usize), Verdict>;
 
-/// Prepares an IPv4 packet that parse accepted for transmission.
+/// Prepares an IPv4 packet that parse accepted for transmission, unless `redirects` returns that the
+/// host is to redirect its sender from this port.
 #[inline(always)]
-pub fn rewrite_v4(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
+pub(super) fn rewrite_v4<'a>(
+    frame: &mut [u8],
+    adjacency: &'a Adjacency,
+    redirects: impl FnOnce(u16) -> bool,
+) -> Rewritten<'a> {
     let port = adjacency.port()?;
     let len = frame.len();
     let (ether, packet) =
@@ -35,14 +41,21 @@ pub fn rewrite_v4(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
     if total > adjacency.mtu() {
         return Err(Verdict::TooBig);
     }
+    if redirects(port) {
+        return Err(Verdict::Redirect);
+    }
     packet.decrement_ttl();
     address(ether, adjacency);
-    Ok((port, trimmed(len, usize::from(total))))
+    Ok((adjacency, trimmed(len, usize::from(total))))
 }
 
-/// Prepares an IPv6 packet that parse accepted for transmission.
+/// Prepares an IPv6 packet like [`rewrite_v4`].
 #[inline(always)]
-pub fn rewrite_v6(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
+pub(super) fn rewrite_v6<'a>(
+    frame: &mut [u8],
+    adjacency: &'a Adjacency,
+    redirects: impl FnOnce(u16) -> bool,
+) -> Rewritten<'a> {
     let port = adjacency.port()?;
     let len = frame.len();
     let (ether, packet) =
@@ -52,31 +65,18 @@ pub fn rewrite_v6(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
     if total > usize::from(adjacency.mtu()) {
         return Err(Verdict::TooBig);
     }
+    if redirects(port) {
+        return Err(Verdict::Redirect);
+    }
     packet.decrement_hop_limit();
     address(ether, adjacency);
-    Ok((port, trimmed(len, total)))
-}
-
-/// Reverts the rewrite of a packet that the port with address `mac` received, so that the host can
-/// forward it; the sender's MAC address is lost.
-#[cold]
-pub(super) fn restore(frame: &mut [u8], mac: [u8; 6]) -> Verdict {
-    let Some((ether, packet)) = frame.split_first_chunk_mut::<{ ethernet::LEN }>() else {
-        return Verdict::Runt;
-    };
-    ether[..6].copy_from_slice(&mac);
-    if let Ok(mut packet) = ipv4::View::parse(&mut *packet) {
-        packet.set_ttl(packet.ttl().saturating_add(1));
-    } else if let Ok(mut packet) = ipv6::View::parse(packet) {
-        packet.set_hop_limit(packet.hop_limit().saturating_add(1));
-    }
-    Verdict::Redirect
+    Ok((adjacency, trimmed(len, total)))
 }
 
 /// Prepares a packet of either family that this machine originates: it keeps its TTL.
 #[inline]
-pub fn originate(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
-    let port = adjacency.port()?;
+pub(super) fn originate<'a>(frame: &mut [u8], adjacency: &'a Adjacency) -> Rewritten<'a> {
+    adjacency.port()?;
     let len = frame.len();
     let (ether, packet) =
         frame.split_first_chunk_mut::<{ ethernet::LEN }>().ok_or(Verdict::Runt)?;
@@ -91,7 +91,7 @@ pub fn originate(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
         return Err(Verdict::TooBig);
     }
     address(ether, adjacency);
-    Ok((port, trimmed(len, total)))
+    Ok((adjacency, trimmed(len, total)))
 }
 
 #[inline(always)]

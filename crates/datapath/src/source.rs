@@ -105,7 +105,7 @@ pub(super) fn drop_spoofed(
         let (own, hop) = match outcomes.next()?.0 {
             Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
             Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
-            Kind::Done(_) => None,
+            Kind::Done(_) | Kind::Deferred => None,
         }?;
         terms.sources.check(adjacencies, hop, port, own).err()
     };

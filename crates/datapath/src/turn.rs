@@ -15,12 +15,12 @@ use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Kind, SIZE};
 use super::hold::{HELD, Held, Hold, Wait};
+use super::ingress::FrameIngress;
 use super::punt::{Policer, Punt};
-use super::vlan::{restore_tags, tag};
 use super::want::Key;
 use super::{
-    Adjacencies, Batch, Class, FIRST_VLAN, Rewritten, Verdict, WantSender, flow_v4, flow_v6,
-    originate, rewrite_v4, rewrite_v6,
+    Adjacencies, Adjacency, Batch, Class, FIRST_VLAN, Rewritten, Verdict, WantSender, flow_v4,
+    flow_v6, originate, rewrite_v4, rewrite_v6,
 };
 use crate::stats::WorkerStats;
 
@@ -39,24 +39,28 @@ pub(super) struct Lane {
     pub(super) hold: Hold,
 }
 
-/// Prepares a packet for transmission by the adjacency of its hop.
+/// Prepares a packet for transmission by the adjacency of its hop, unless `redirects` returns that the
+/// host is to redirect its sender from the adjacency's port.
 #[inline(always)]
-pub(super) fn rewrite(
+pub(super) fn rewrite<'a>(
     bytes: &mut [u8],
     kind: Kind,
     hop: Hop,
-    adjacencies: &Adjacencies,
-) -> Rewritten {
+    adjacencies: &'a Adjacencies,
+    redirects: impl FnOnce(u16) -> bool,
+) -> Rewritten<'a> {
     match kind {
         Kind::V4 => {
             let adjacency = adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));
-            rewrite_v4(bytes, adjacency)
+            rewrite_v4(bytes, adjacency, redirects)
         }
         Kind::V6 => {
             let adjacency = adjacencies.resolve(hop, |seed| flow_v6(bytes, seed));
-            rewrite_v6(bytes, adjacency)
+            rewrite_v6(bytes, adjacency, redirects)
         }
         Kind::Done(verdict) => Err(verdict),
+        // The worker sets such a frame aside.
+        Kind::Deferred => Err(Verdict::NoRoute),
     }
 }
 
@@ -69,9 +73,9 @@ pub(super) struct Turn<'w> {
     pub(super) stats: &'w WorkerStats,
     pub(super) adjacencies: &'w Adjacencies,
     pub(super) wants: &'w mut WantSender,
-    /// The port that the packet arrived on.
-    pub(super) ingress: u16,
-    /// The port with its queue: `ingress`, or the port below a VLAN device.
+    /// How the packet arrived.
+    pub(super) ingress: FrameIngress,
+    /// The port with its queue: that of `ingress`, or the port below a VLAN device.
     pub(super) lane: usize,
     /// The number of the port's table.
     pub(super) table: usize,
@@ -100,7 +104,7 @@ impl Turn<'_> {
         for _ in 0..lane.hold.len() {
             let Some(lane) = self.lanes.get_mut(self.lane) else { return };
             let Some(held) = lane.hold.pop() else { return };
-            if !belongs(held.ingress) {
+            if !belongs(held.ingress.port) {
                 // All are popped, so the order stays.
                 lane.hold.push(held);
                 continue;
@@ -114,7 +118,7 @@ impl Turn<'_> {
             let hop = hop.unwrap_or(Hop::NONE);
             let bytes = self.arena.bytes_mut(&frame);
             let rewritten = match (own, kind) {
-                (false, _) => rewrite(bytes, kind, hop, self.adjacencies),
+                (false, _) => rewrite(bytes, kind, hop, self.adjacencies, |_| false),
                 (true, Kind::V6) => {
                     let to = self.adjacencies.resolve(hop, |seed| flow_v6(bytes, seed));
                     originate(bytes, to)
@@ -125,9 +129,9 @@ impl Turn<'_> {
                 }
             };
             match rewritten {
-                Ok((egress, len)) => {
+                Ok((exit, len)) => {
                     let staged =
-                        stage(self.arena, self.lanes, self.adjacencies, frame, egress, len);
+                        stage(self.arena, self.lanes, self.adjacencies, frame, 0, exit, len);
                     if let Err(frame) = staged {
                         self.finish(frame, Verdict::NoRoute, own);
                     }
@@ -208,12 +212,9 @@ impl Turn<'_> {
         if punt.class.is_some_and(|class| !self.punts.policer.take(class)) {
             return self.drop(frame, punt.limited);
         }
-        if self.ingress >= FIRST_VLAN {
-            // The host receives it on the port below.
-            let device = self.adjacencies.vlan(self.ingress);
-            if !device.is_some_and(|device| restore_tags(self.arena, &mut frame, device)) {
-                return self.drop(frame, punt.refused);
-            }
+        // The host receives it on the port below a VLAN device.
+        if !self.arena.grow_front(&mut frame, self.ingress.tags.into()) {
+            return self.drop(frame, punt.refused);
         }
         let Some(lane) = self.lanes.get_mut(self.lane) else {
             return self.drop(frame, punt.refused);
@@ -228,8 +229,8 @@ impl Turn<'_> {
     }
 }
 
-/// Stages a rewritten frame on the lane of port number `egress`, with the tags of that port if it is a
-/// VLAN device.
+/// Stages a frame, whose packet is rewritten and behind `tags` bytes, on the lane of the adjacency's
+/// port, with the tags of that port if it is a VLAN device. Without its tags it has `len` bytes.
 ///
 /// # Errors
 ///
@@ -239,34 +240,32 @@ pub(super) fn stage(
     arena: &mut Arena,
     lanes: &mut [Lane],
     adjacencies: &Adjacencies,
-    frame: Frame,
-    egress: u16,
-    len: usize,
-) -> Result<(), Frame> {
-    if egress >= FIRST_VLAN {
-        return stage_tagged(arena, lanes, adjacencies, frame, egress, len);
-    }
-    let Some(lane) = lanes.get_mut(usize::from(egress)) else { return Err(frame) };
-    lane.stage(arena, frame, len);
-    Ok(())
-}
-
-fn stage_tagged(
-    arena: &mut Arena,
-    lanes: &mut [Lane],
-    adjacencies: &Adjacencies,
     mut frame: Frame,
-    egress: u16,
+    tags: usize,
+    exit: &Adjacency,
     len: usize,
 ) -> Result<(), Frame> {
-    let Some(device) = adjacencies.vlan(egress) else { return Err(frame) };
-    let Some(lane) = lanes.get_mut(usize::from(device.port)) else { return Err(frame) };
-    arena.resize(&mut frame, len);
-    if !tag(arena, &mut frame, device) {
+    let number = exit.number();
+    if number < FIRST_VLAN {
+        let Some(lane) = lanes.get_mut(usize::from(number)) else { return Err(frame) };
+        if tags > 0 {
+            arena.shrink_front(&mut frame, tags);
+        }
+        lane.stage(arena, frame, len);
+        return Ok(());
+    }
+    let Some(device) = adjacencies.vlan(number) else { return Err(frame) };
+    let Some(lane) = lanes.get_mut(usize::from(device.port())) else { return Err(frame) };
+    let has_room = match device.len().checked_sub(tags) {
+        Some(0) => true,
+        Some(more) => arena.grow_front(&mut frame, more),
+        None => arena.shrink_front(&mut frame, tags - device.len()),
+    };
+    if !has_room {
         return Err(frame);
     }
-    let len = frame.len();
-    lane.stage(arena, frame, len);
+    device.write(arena.bytes_mut(&frame), exit.macs());
+    lane.stage(arena, frame, device.len() + len);
     Ok(())
 }
 

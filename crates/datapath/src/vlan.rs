@@ -1,16 +1,16 @@
 //! VLAN devices: ports whose frames have tags on the wire (IEEE 802.1Q, 802.1ad).
 //!
 //! ```text
-//!   port 0 ─ frame ─ tag 8100:5 ─► Ingresses: port 0 has VLAN 5 ─► port 0x8000, tag removed ─► parse …
-//!   … rewrite ─► adjacency on port 0x8000 ─► Adjacencies: its tags, port 0 ─► tag added ─► port 0
+//!   port 0 ─ frame ─ tag 8100:5 ─► Ingresses: port 0 has VLAN 5 ─► port 0x8000, parsed behind the tag
+//!   … rewrite ─► adjacency on port 0x8000 ─► Adjacencies: its tags, port 0 ─► tag written ─► port 0
 //! ```
 //!
 //! A VLAN device has a port number of its own, from [`FIRST_VLAN`] on, by which it has settings
 //! (`Ingresses`) and is the exit of adjacencies. It has no queues: its frames are received and sent by
 //! the port below, with one tag, or with two if a VLAN device is over another one (QinQ). The worker
-//! removes the tags before it parses a frame (`untag.rs`), and adds those of the exit after the rewrite, so the
-//! stages in between know no tags. A punted packet gets its tags again, because the host receives it
-//! on the port below.
+//! parses a frame behind its tags (`trunk.rs`), and writes those of the exit when it stages the frame, so the
+//! stages in between know no tags. A frame that is not sent keeps the tags, since the host receives it on
+//! the port below.
 //!
 //! **Batches.** Frames of different VLANs arrive together. A batch is looked up in one table, so the
 //! frames are divided: those of devices whose settings are alike (`Ingresses::group`) stay one
@@ -22,7 +22,6 @@
 //!
 //! A tag that no device has stays in its frame, which the host receives ([`Verdict::Tagged`](super::Verdict)).
 
-use port::{Arena, Frame};
 use wire::ethernet;
 
 /// The port number of the first VLAN device; ports below it have queues.
@@ -57,7 +56,6 @@ pub struct VlanTag {
 
 impl VlanTag {
     /// Returns the tag's bytes with a priority.
-    #[inline]
     fn bytes(&self, priority: u8) -> [u8; TAG] {
         let control = u16::from(priority & 7) << 13 | self.id & 0x0fff;
         let ([p0, p1], [c0, c1]) = (self.protocol.to_be_bytes(), control.to_be_bytes());
@@ -66,12 +64,64 @@ impl VlanTag {
 }
 
 /// A VLAN device as an exit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlanDevice {
     /// The number of the port below, which has the queues.
-    pub port: u16,
-    /// Its tags, the outer one first.
-    pub tags: [Option<VlanTag>; MAX_TAGS],
+    port: u16,
+    /// The length of its tags.
+    len: usize,
+    /// Its tags, the outer one first, for packets with each of [`TOS_PRIORITIES`].
+    tags: [[u8; MAX_TAGS * TAG]; 4],
+}
+
+impl VlanDevice {
+    /// Makes the exit of a device with these tags, the outer one first, over port number `port`. Tags
+    /// beyond the second are ignored.
+    pub fn new(port: u16, tags: &[VlanTag]) -> Self {
+        let mut device =
+            Self { port, len: tags.len().min(MAX_TAGS) * TAG, tags: Default::default() };
+        for (class, bytes) in device.tags.iter_mut().enumerate() {
+            for (tag, to) in tags.iter().zip(bytes.chunks_exact_mut(TAG)) {
+                to.copy_from_slice(&tag.bytes(tag.priorities[class]));
+            }
+        }
+        device
+    }
+
+    /// Returns the number of the port below.
+    #[inline(always)]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the length of its tags.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Writes the MAC addresses and the device's tags to a frame that has room for both before its type.
+    #[inline(always)]
+    pub(super) fn write(&self, frame: &mut [u8], macs: [u8; MACS]) {
+        let class = match frame.get(MACS + self.len..) {
+            // The TOS of an IPv4 packet: the second byte after the type.
+            Some(&[0x08, 0x00, _, tos, ..]) => usize::from(tos >> 3 & 3),
+            _ => 0,
+        };
+        let Some(&tags) = self.tags.get(class) else { return };
+        // One tag is stored with the addresses: copies of a variable length cost more.
+        if self.len == TAG {
+            let ([a, b, c, d, e, f, g, h, i, j, k, l], [m, n, o, p, ..]) = (macs, tags);
+            if let Some(head) = frame.first_chunk_mut() {
+                *head = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p];
+            }
+        } else if let Some((first, rest)) = frame.split_first_chunk_mut() {
+            *first = macs;
+            if let Some(rest) = rest.first_chunk_mut() {
+                *rest = tags;
+            }
+        }
+    }
 }
 
 /// The VLAN devices directly over a port, by their tags.
@@ -116,39 +166,4 @@ impl VlanTable {
         let id = u16::from_be_bytes(control) & 0x0fff;
         table.as_ref()?.get(usize::from(id)).copied().filter(|port| *port != 0)
     }
-}
-
-/// Adds the tags of a VLAN device to a frame that leaves by it; returns whether it had room for them.
-pub(super) fn tag(arena: &mut Arena, frame: &mut Frame, device: &VlanDevice) -> bool {
-    let class = match arena.bytes(frame).get(MACS..) {
-        // The TOS of an IPv4 packet: the second byte after the type.
-        Some(&[0x08, 0x00, _, tos, ..]) => usize::from(tos >> 3 & 3),
-        _ => 0,
-    };
-    push(arena, frame, device, |tag| tag.priorities.get(class).copied().unwrap_or(0))
-}
-
-/// Adds the tags of a VLAN device to a frame that arrived on it, without its priority, which is lost;
-/// returns whether it had room for them.
-pub(super) fn restore_tags(arena: &mut Arena, frame: &mut Frame, device: &VlanDevice) -> bool {
-    push(arena, frame, device, |_| 0)
-}
-
-fn push(
-    arena: &mut Arena,
-    frame: &mut Frame,
-    device: &VlanDevice,
-    priority: impl Fn(&VlanTag) -> u8,
-) -> bool {
-    device.tags.iter().rev().flatten().all(|tag| {
-        let grown = arena.grow_front(frame, TAG);
-        // Loads and stores of the sizes of the rewrite's, so that the processor forwards these.
-        if grown && let Some(head) = arena.bytes_mut(frame).first_chunk_mut::<{ TAG + MACS }>() {
-            let [_, _, _, _, macs @ ..] = *head;
-            let (first, last) = head.split_at_mut(MACS);
-            first.copy_from_slice(&macs);
-            last.copy_from_slice(&tag.bytes(priority(tag)));
-        }
-        grown
-    })
 }

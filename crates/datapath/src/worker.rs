@@ -33,23 +33,25 @@
 //! pass.
 
 use std::fmt;
+use std::iter::repeat;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fib::Reader;
 use port::{Arena, Frame, Port, PortStats};
 
-use super::batch::{AHEAD, FEW, Kind, MARKING, SIZE};
+use super::batch::{AHEAD, FEW, MARKING, SIZE};
+use super::completion::Completion;
 use super::egress::{Egress, EgressContext};
 use super::hold::{HELD, Hold};
+use super::ingress::FrameIngress;
 use super::punt::Policer;
-use super::rewrite::restore;
 use super::secondary_macs::readdress;
 use super::source::{Arrival, drop_spoofed};
-use super::turn::{Lane, Punts, Turn, rewrite, stage};
-use super::untag::untag;
+use super::trunk::Trunk;
+use super::turn::{Lane, Punts, Turn};
 use super::{
-    Adjacencies, Batch, Hook, IngressBatch, Ingresses, Lookup, PacketHook, PuntClass, PuntRates,
+    Adjacencies, Batch, Hook, IngressBatch, Ingresses, Lookup, PacketHook, PuntRates,
     ReversePathFilter, Verdict, WantSender, parse,
 };
 use crate::stats::WorkerStats;
@@ -102,10 +104,10 @@ pub struct Worker<L> {
     stats: Arc<WorkerStats>,
     punts: Policer,
     frames: Vec<Frame>,
-    /// The number of the port that each of `frames` arrived on.
-    arrivals: Vec<u16>,
-    /// Frames of a port with VLAN devices that are in no batch yet.
-    arrived: Vec<(u16, Frame)>,
+    /// How each of `frames` arrived.
+    arrivals: Vec<FrameIngress>,
+    /// Frames that are in a later batch of this turn.
+    deferred: Vec<Frame>,
     /// The groups of ports whose batch is done in this turn.
     done: Vec<u16>,
     batch: Box<Batch>,
@@ -131,7 +133,7 @@ impl<L: Lookup> Worker<L> {
             punts: Policer::new(PuntRates::LOCAL_ONLY),
             frames: Vec::with_capacity(SIZE),
             arrivals: Vec::with_capacity(SIZE),
-            arrived: Vec::with_capacity(SIZE),
+            deferred: Vec::with_capacity(SIZE),
             done: Vec::with_capacity(SIZE + HELD),
             batch: Box::new(Batch::new()),
             egress: None,
@@ -218,7 +220,7 @@ impl<L: Lookup> Worker<L> {
     /// several if VLAN devices with different settings are over the port.
     fn turn(&mut self, from: usize) -> usize {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
-        let Self { arrivals, arrived, done, .. } = self;
+        let Self { arrivals, deferred, done, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
         let policer = &mut self.punts;
         let hook = self.egress.as_mut().map(|egress| &mut *egress.hook.packets);
@@ -235,17 +237,9 @@ impl<L: Lookup> Worker<L> {
         let hook = hook.filter(|hook| hook.handles_port(ingress));
         // A hook's ports have no VLAN devices: their packets would pass it.
         let has_vlans = !terms.vlans.is_empty() && !handed && hook.is_none();
-        arrivals.clear();
-        let mut group = number;
-        let mut is_next = false;
-        if has_vlans {
-            let (removed, all) = untag(arena, frames, ingresses, number, own, arrivals);
-            stats.received(0, removed as u64);
-            match all {
-                Some(all) => (group, is_next) = (all, true),
-                None => arrived.extend(arrivals.drain(..).zip(frames.drain(..))),
-            }
-        } else if !terms.secondary_macs.is_empty() && !handed {
+        let trunk =
+            has_vlans.then(|| Trunk { port: number, vlans: &terms.vlans, ingresses, mac: own });
+        if !has_vlans && !terms.secondary_macs.is_empty() && !handed {
             // The worker that hands packets over has readdressed them.
             readdress(arena, frames, mac, &terms.secondary_macs);
         }
@@ -264,57 +258,55 @@ impl<L: Lookup> Worker<L> {
                 return all;
             }
         }
-        if !has_vlans {
-            arrivals.resize(frames.len(), number);
-        }
         done.clear();
         loop {
-            if is_next {
-                is_next = false;
-                done.push(group);
-            } else if has_vlans {
+            let mut group = number;
+            if let Some(trunk) = &trunk {
                 let held = lanes.get(from).map(|lane| &lane.hold);
-                let Some(next) = next_group(arrived, held, ingresses, done) else { break };
+                let first = frames.first().map(|frame| trunk.ingress(arena.bytes(frame)).1);
+                let next = first.or_else(|| next_held_group(held, ingresses, done));
+                let Some(next) = next else { break };
                 group = next;
                 done.push(group);
-                arrivals.clear();
-                let belongs = |(port, _): &mut (u16, Frame)| ingresses.group(*port) == group;
-                for (port, frame) in arrived.extract_if(.., belongs) {
-                    arrivals.push(port);
-                    frames.push(frame);
-                }
             }
             let belongs = |port| ingresses.group(port) == group;
             let terms = ingresses.get(group.into());
             let mac = terms.mac.unwrap_or(own);
             let locals = &*terms.locals;
-            let received = frames.len();
 
             batch.clear();
+            arrivals.clear();
             if let Some(lane) = lanes.get(from) {
-                let held = lane.hold.iter().filter(|held| belongs(held.ingress));
+                let held = lane.hold.iter().filter(|held| belongs(held.ingress.port));
                 held.for_each(|held| batch.wait(held.key));
             }
-            let mut bytes = 0;
-            for frame in frames.iter().take(AHEAD) {
-                arena.prefetch(frame);
-            }
-            for (at, frame) in frames.iter().enumerate() {
-                if let Some(next) = frames.get(at + AHEAD) {
-                    arena.prefetch(next);
+            let (mut received, mut bytes) = (frames.len() as u64, 0);
+            if let Some(trunk) = &trunk {
+                (received, bytes) = trunk.parse(arena, frames, group, batch, arrivals);
+            } else {
+                for frame in frames.iter().take(AHEAD) {
+                    arena.prefetch(frame);
                 }
-                bytes += frame.len() as u64;
-                batch.push(parse(arena.bytes(frame), mac, locals));
+                for (at, frame) in frames.iter().enumerate() {
+                    if let Some(next) = frames.get(at + AHEAD) {
+                        arena.prefetch(next);
+                    }
+                    bytes += frame.len() as u64;
+                    batch.push(parse(arena.bytes(frame), mac, locals));
+                }
             }
             batch.seal();
             let checks = terms.sources != ReversePathFilter::Off;
             if checks {
-                batch.add_sources(frames.iter().map(|frame| arena.bytes(frame)));
+                let tags = arrivals.iter().map(|arrival| arrival.tags.into()).chain(repeat(0));
+                let packet = |(frame, tags): (_, usize)| arena.bytes(frame).get(tags..);
+                let packets = frames.iter().zip(tags).map(packet);
+                batch.add_sources(packets.map(Option::unwrap_or_default));
             }
 
             let (v4, v6) = batch.lookup(tables, terms.table);
             if received > 0 {
-                stats.received(received as u64, bytes);
+                stats.received(received, bytes);
                 stats.looked_up(v4 as u64, v6 as u64);
                 let sample = stats.sample();
                 if sample.is_wanted()
@@ -326,60 +318,43 @@ impl<L: Lookup> Worker<L> {
             // After the tables: these adjacencies contain every hop of those tables.
             let adjacencies = adjacencies.current();
             let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
-            let may_redirect = isolated == [false; 2] && terms.secondary_macs.is_empty();
             // Held packets that were handed over are in the queue of their ingress port, which
             // releases them.
             let waits = lanes.get(from).is_some_and(|lane| lane.hold.len() > 0);
             if waits {
                 let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
                 let punts = Punts { policer: &mut *policer, further, isolated };
-                let (lane, ingress) = (ingress, group);
+                let (lane, ingress) = (ingress, FrameIngress::untagged(group));
                 Turn { arena, lanes, stats, adjacencies, wants, ingress, lane, table, punts, now }
                     .release(batch, belongs);
             }
 
-            if received < FEW || now % MARKING == 1 {
+            if received < FEW as u64 || now % MARKING == 1 {
                 batch.mark(wants);
             }
-            let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
-            let mut check_source = |kind, arrival: u16| {
-                let (own, hop) = match kind {
-                    Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
-                    Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
-                    Kind::Done(_) => None,
-                }?;
-                terms.sources.check(adjacencies, hop, arrival.into(), own).err()
+            let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
+            let (policer, batch) = (&mut *policer, &**batch);
+            let rest = Completion {
+                arena,
+                lanes,
+                stats,
+                adjacencies,
+                wants,
+                policer,
+                terms,
+                batch,
+                frames,
+                now,
             };
-            let each = frames.drain(..).zip(batch.outcomes()).zip(&*arrivals);
-            for ((mut frame, (kind, hop)), &arrival) in each {
-                let refused = if checks { check_source(kind, arrival) } else { None };
-                let kind = refused.map_or(kind, Kind::Done);
-                let verdict = match rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies) {
-                    Ok((egress, len)) => {
-                        if egress == arrival && may_redirect && policer.take(PuntClass::Redirect) {
-                            restore(arena.bytes_mut(&frame), mac)
-                        } else {
-                            match stage(arena, lanes, adjacencies, frame, egress, len) {
-                                Ok(()) => continue,
-                                // An adjacency on a port that this worker does not have.
-                                Err(refused) => {
-                                    frame = refused;
-                                    Verdict::NoRoute
-                                }
-                            }
-                        }
-                    }
-                    Err(verdict) => verdict,
-                };
-                let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-                let punts = Punts { policer: &mut *policer, further, isolated };
-                let (lane, ingress) = (ingress, arrival);
-                Turn { arena, lanes, stats, adjacencies, wants, ingress, lane, table, punts, now }
-                    .hold_or_finish(frame, kind, hop, verdict);
+            if trunk.is_some() {
+                rest.complete::<true>(ingress, arrivals, deferred);
+            } else {
+                rest.complete::<false>(ingress, arrivals, deferred);
             }
             if !has_vlans {
                 break;
             }
+            std::mem::swap(frames, deferred);
         }
 
         for lane in lanes.iter_mut().filter(|lane| !lane.staged.is_empty()) {
@@ -389,18 +364,10 @@ impl<L: Lookup> Worker<L> {
     }
 }
 
-/// Returns the group of ports whose batch is next: that of the first frame, or else of the first held
-/// packet whose group is not in `done`. Packets of removed VLAN devices are in no batch.
-fn next_group(
-    arrived: &[(u16, Frame)],
-    held: Option<&Hold>,
-    ingresses: &Ingresses,
-    done: &[u16],
-) -> Option<u16> {
-    if let Some((port, _)) = arrived.first() {
-        return Some(ingresses.group(*port));
-    }
-    let waiting = held.into_iter().flat_map(Hold::iter).map(|held| held.ingress);
+/// Returns the group of the first held packet whose group is not in `done`. Packets of removed VLAN
+/// devices are in no batch.
+fn next_held_group(held: Option<&Hold>, ingresses: &Ingresses, done: &[u16]) -> Option<u16> {
+    let waiting = held.into_iter().flat_map(Hold::iter).map(|held| held.ingress.port);
     let known = waiting.filter(|port| ingresses.has(*port));
     known.map(|port| ingresses.group(port)).find(|group| !done.contains(group))
 }

@@ -269,7 +269,7 @@ impl Ports {
     pub(super) fn vlan_devices(&self) -> Arc<[Option<VlanDevice>]> {
         let exit = |port: &PlanePort| {
             let tags = &port.vlan.as_ref()?.tags;
-            Some(vlan_exit(self.lowest(port)?.0, tags))
+            Some(VlanDevice::new(self.lowest(port)?.0, tags))
         };
         self.vlans.iter().map(|port| exit(port.as_ref()?)).collect()
     }
@@ -405,12 +405,6 @@ struct Exit {
     mtu: u16,
     /// Whether packets can leave now.
     usable: bool,
-}
-
-/// Makes the exit of a VLAN device.
-fn vlan_exit(port: u16, tags: &[VlanTag]) -> VlanDevice {
-    let mut tags = tags.iter().copied();
-    VlanDevice { port, tags: [tags.next(), tags.next()] }
 }
 
 /// Returns the port number of the VLAN device in a slot.

@@ -31,8 +31,7 @@ fn number(device: usize) -> u16 {
 
 fn exit(port: u16, tags: &[(u16, u16)]) -> VlanDevice {
     let tag = |&(protocol, id)| VlanTag { protocol, id, priorities: [0, 2, 6, 7] };
-    let mut tags = tags.iter().map(tag);
-    VlanDevice { port, tags: [tags.next(), tags.next()] }
+    VlanDevice::new(port, &tags.iter().map(tag).collect::<Vec<_>>())
 }
 
 /// Adds tags to a frame, the outer one first.
@@ -233,14 +232,13 @@ fn redirects_and_the_strict_filter_distinguish_the_devices_of_a_port() {
         rig.adjacencies.publish(Box::new(changed));
     };
     behind(&mut rig);
-    for (tags, redirects) in [(&[(Q, 5)][..], 1), (&[(Q, 6)], 0), (&[], 0)] {
+    for (tags, redirects) in [(&[(Q, 0xa005)][..], 1), (&[(Q, 6)], 0), (&[], 0)] {
         let frame = tagged(&v4(HERE, BACK), tags);
         let counted = rig.pass([&frame]);
         assert_eq!((counted.count(Verdict::Redirect), counted.sent()), (redirects, 1 - redirects));
         let [sent, .., punted] = outputs(&mut rig);
         match redirects {
-            // The sender's MAC is lost.
-            1 => assert_eq!(punted[0][12..], frame[12..], "the host gets what arrived"),
+            1 => assert_eq!(punted[0], frame, "the host gets what arrived, with its priority"),
             _ => assert_eq!(sent[0][12..16], [0x81, 0, 0, 5]),
         }
     }

@@ -1,0 +1,97 @@
+//! Completion: each frame of a batch, once its hop is known, is staged on its egress, or ends or waits.
+//!
+//! ```text
+//!   frame, hop ─► reverse path filter ─► rewrite ─► staged on its egress
+//!                                           └ other verdict ─► Turn: held, punted or dropped
+//! ```
+//!
+//! The loop is compiled twice, because most ports have no VLAN devices: the frames of those that have some
+//! have an ingress and tags of their own, and may be of a later batch.
+
+use port::{Arena, Frame};
+
+use super::batch::Kind;
+use super::ingress::FrameIngress;
+use super::punt::Policer;
+use super::turn::{Lane, Punts, Turn, rewrite, stage};
+use super::{Adjacencies, Batch, Ingress, PuntClass, ReversePathFilter, Verdict, WantSender};
+use crate::stats::WorkerStats;
+
+/// The frames of a batch whose hops are known, and the parts of a worker that send or end them.
+pub(super) struct Completion<'w> {
+    pub(super) arena: &'w mut Arena,
+    pub(super) lanes: &'w mut [Lane],
+    pub(super) stats: &'w WorkerStats,
+    pub(super) adjacencies: &'w Adjacencies,
+    pub(super) wants: &'w mut WantSender,
+    pub(super) policer: &'w mut Policer,
+    /// The settings of their port.
+    pub(super) terms: &'w Ingress,
+    pub(super) batch: &'w Batch,
+    pub(super) frames: &'w mut Vec<Frame>,
+    pub(super) now: u64,
+}
+
+impl Completion<'_> {
+    /// Stages the frames, or ends or holds them. If they are `TAGGED`, `arrivals` has the ingress of each,
+    /// and those of later batches are moved to `deferred`; otherwise all arrived on port number `lane`.
+    #[inline(always)]
+    pub(super) fn complete<const TAGGED: bool>(
+        self,
+        lane: usize,
+        arrivals: &[FrameIngress],
+        deferred: &mut Vec<Frame>,
+    ) {
+        let Self { arena, lanes, stats, adjacencies, wants, policer, terms, batch, .. } = self;
+        let Self { frames, now, .. } = self;
+        let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
+        let may_redirect = isolated == [false; 2] && terms.secondary_macs.is_empty();
+        let checks = terms.sources != ReversePathFilter::Off;
+        let locals = &*terms.locals;
+        let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
+        let mut check_source = |kind, arrival: u16| {
+            let (own, hop) = match kind {
+                Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
+                Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
+                Kind::Done(_) | Kind::Deferred => None,
+            }?;
+            terms.sources.check(adjacencies, hop, arrival.into(), own).err()
+        };
+        let mut arrivals = arrivals.iter();
+        for (mut frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
+            let mut ingress = FrameIngress::untagged(lane as u16);
+            if TAGGED {
+                ingress = *arrivals.next().unwrap_or(&ingress);
+                if kind == Kind::Deferred {
+                    deferred.push(frame);
+                    continue;
+                }
+            }
+            let FrameIngress { port, tags } = ingress;
+            let tags = usize::from(tags);
+            let refused = if checks { check_source(kind, port) } else { None };
+            let kind = refused.map_or(kind, Kind::Done);
+            let redirects =
+                |exit| exit == port && may_redirect && policer.take(PuntClass::Redirect);
+            let packet = arena.bytes_mut(&frame).get_mut(tags..).unwrap_or_default();
+            let verdict = match rewrite(packet, kind, hop, adjacencies, redirects) {
+                Ok((exit, len)) => {
+                    match stage(arena, lanes, adjacencies, frame, tags, exit, len) {
+                        Ok(()) => continue,
+                        // An adjacency on a port that this worker does not have.
+                        Err(refused) => {
+                            frame = refused;
+                            Verdict::NoRoute
+                        }
+                    }
+                }
+                Err(verdict) => verdict,
+            };
+            arena.shrink_front(&mut frame, tags);
+            let (arena, lanes, wants) = (&mut *arena, &mut *lanes, &mut *wants);
+            let punts = Punts { policer: &mut *policer, further, isolated };
+            Turn { arena, lanes, stats, adjacencies, wants, ingress, lane, table, punts, now }
+                .hold_or_finish(frame, kind, hop, verdict);
+        }
+    }
+}
