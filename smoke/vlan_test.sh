@@ -91,15 +91,37 @@ grep -q "mtu = 1400" "$work/kernel" || fail "the kernel alone: $(cat "$work/kern
 grep -q "p 5" "$work/kernel" || fail "the kernel alone: $(cat "$work/kernel")"
 sed 's/^/   the kernel alone: /' "$work/kernel"
 
-configure
+# Cards, one of which is the router's, as a veth has no hardware that removes tags.
+modprobe e1000e
+for end in "router c0 1" "b k0 2"; do
+    read -r name interface number <<<"$end"
+    ip -o link | grep -q "52:54:00:00:0c:0$number" || fail "no card $number: $(ip -o link)"
+    card=$(ip -o link | awk -F': ' -v mac="52:54:00:00:0c:0$number" 'index($0, mac) { print $2 }')
+    ip link set "$card" netns "$prefix$name" name "$interface"
+    within "$name" ip link set "$interface" up
+    vlan "$name" "$interface.500" "$interface" 802.1Q 500 50 "$number"
+done
+within source ip route add 10.1.50.0/24 via 10.0.0.1
+within b ip route add 10.0.0.0/24 via 10.1.50.1
+removes_tags() { within router ethtool -k c0 | grep -q '^rx-vlan-offload: on'; }
+removes_tags || fail "the card removes no tags: $(within router ethtool -k c0)"
+wait_for 20 forwards s0 10.1.50.2
+
+configure "" '{ name = "r0" }, { name = "r1" }, { name = "r2" }, { name = "c0" }'
 start_router
 state=on
-vlans() { show -j interfaces | json 'print(*[v["name"] for i in d for v in i.get("vlans", []) if "problem" not in v])'; }
+vlans() {
+    show -j interfaces | json 'print(*[v["name"] for i in d if i["name"] != "c0" for v in i.get("vlans", []) if "problem" not in v])'
+}
 have_vlans() { [ "$(vlans)" = "$1" ]; }
 wait_for 5 have_vlans "r0.100 customer inner r1.300" || fail "VLAN devices: $(vlans): $(show interfaces)"
 each >"$work/router"
 diff "$work/kernel" "$work/router" || fail "the hosts observe another router"
 echo "   the router: the same, and it has forwarded the packets"
+
+echo "a card leaves the tags in while it is the router's"
+! removes_tags || fail "$(within router ethtool -k c0)"
+forwards s0 10.1.50.2
 
 echo "devices that are removed, created, renamed and set down at run time"
 within router ip link del r0.100
@@ -124,3 +146,4 @@ wait_for 5 left || fail "$(show interfaces)"
 within source ip route replace 11.0.0.0/8 via 10.1.100.1 dev s0.100
 ping_from s0.100 11.0.0.1 || fail "the kernel does not forward: $(cat "$work/ping.log")"
 stop_router
+removes_tags || fail "the card does not remove tags again: $(within router ethtool -k c0)"

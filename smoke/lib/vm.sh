@@ -11,6 +11,9 @@
 # programs to test and the data are mounted by themselves, because they may lie in a folder that the guest
 # has of its own. Nothing is written to the host.
 #
+# The guest has two network cards (e1000e, 52:54:00:00:0c:01 and :02) that are connected to each other; a test
+# that needs them loads their module.
+#
 # The processor is emulated unless it can virtualize (/dev/kvm alone is no sign that KVM can run Linux);
 # then everything takes about ten times as long, so few tests with deadlines can run here.
 #
@@ -50,6 +53,11 @@ share() { # TAG FOLDER
 share tree "$tree"
 share programs "$(dirname "$(readlink -f "$program")")"
 [ ! -d "$data" ] || share data "$(readlink -f "$data")"
+
+cards=()
+for card in 1 2; do
+    cards+=(-netdev "hubport,hubid=1,id=card$card" -device "e1000e,netdev=card$card,mac=52:54:00:00:0c:0$card")
+done
 
 # The initial file system loads the modules for the host's files, mounts them, and goes on from there.
 initial=$work/initial
@@ -105,7 +113,7 @@ chmod +x "$initial/init"
 timeout --foreground "$((limit + 45))" qemu-system-x86_64 "${accelerators[@]}" -cpu max -smp 2 \
     -m "${VM_MEMORY:-1G}" -nographic -nodefaults -serial stdio -no-reboot \
     -kernel "$kernel" -initrd "$work/initrd" \
-    -append 'console=ttyS0 quiet panic=-1 mitigations=off' "${shared[@]}" </dev/null 2>&1 |
+    -append 'console=ttyS0 quiet panic=-1 mitigations=off' "${shared[@]}" "${cards[@]}" </dev/null 2>&1 |
     tr -d '\r' | tee "$work/console" | sed -n '/^guest:/,/^the guest ends/ { /^the guest ends/! p }' ||
     fail "QEMU: $(tail -5 "$work/console")"
 status=$(sed -n 's/^the guest ends with \([0-9]*\)$/\1/p' "$work/console")

@@ -102,7 +102,9 @@ impl Devices {
         for at in 0..self.interfaces.len() {
             let Some(port) = ports.iter().nth(at) else { continue };
             let interface = &self.interfaces[at];
-            let mut problem = match adjust(interface, port, self.guards) {
+            let has_vlans = ports.vlans_over(port.interface).next().is_some()
+                || ports.left_vlans(port.interface).next().is_some();
+            let mut problem = match adjust(interface, port, self.guards, has_vlans) {
                 Ok(problem) => problem,
                 Err(error) => {
                     self.retry_at = Some(Instant::now() + RETRY);
@@ -129,7 +131,12 @@ impl Devices {
 
 /// Adjusts an interface to its port. Returns the reason that it cannot be a port at the moment; the
 /// error is the system's refusal.
-fn adjust(interface: &Interface, port: &PlanePort, guards: bool) -> Result<Option<String>, String> {
+fn adjust(
+    interface: &Interface,
+    port: &PlanePort,
+    guards: bool,
+    has_vlans: bool,
+) -> Result<Option<String>, String> {
     if port.gone {
         interface.detach();
         return Ok(Some(format!("{} is gone", port.name)));
@@ -159,7 +166,17 @@ fn adjust(interface: &Interface, port: &PlanePort, guards: bool) -> Result<Optio
             )
         })
     };
-    let problem = port.unfit.clone().or(moved).or_else(unserved).or_else(|| {
+    // Packets of its VLAN devices would look like its own.
+    let strips = || {
+        (has_vlans && interface.strips_tags()).then(|| {
+            format!(
+                "{} removes VLAN tags before XDP can see them, and its driver keeps this on \
+                 (ethtool -k, rx-vlan-offload)",
+                port.name
+            )
+        })
+    };
+    let problem = port.unfit.clone().or(moved).or_else(unserved).or_else(strips).or_else(|| {
         let effect =
             if guards { "larger packets are dropped" } else { "its packets are left to Linux" };
         let name = &port.name;

@@ -28,7 +28,7 @@ use fib::Prefix;
 use nix::libc;
 use nix::sched::sched_getaffinity;
 use nix::unistd::Pid;
-use port::af_xdp::{self, ModeChoice};
+use port::af_xdp;
 use threads::rights;
 
 use crate::links;
@@ -186,12 +186,6 @@ impl Findings {
             self.warning(&format!(
                 "{name} merges received packets into larger ones, which cannot be forwarded: \
                  `ethtool -K {name} lro off`"
-            ));
-        }
-        if device.strips_vlan && link.kind.is_empty() && wanted.mode != ModeChoice::Generic {
-            self.warning(&format!(
-                "{name} takes VLAN tags off in hardware, so that tagged frames look untagged to \
-                 XDP: `ethtool -K {name} rxvlan off`"
             ));
         }
     }

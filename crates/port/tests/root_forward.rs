@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use caps::{CapSet, Capability};
 use fingerpost_port::af_xdp::bpf::Mode;
 use fingerpost_port::af_xdp::steer::{EarlyDropConfig, STALL, SteeringOutcome};
-use fingerpost_port::af_xdp::{Error, Interface, Locals, ModeChoice, RingSizes, Socket};
+use fingerpost_port::af_xdp::{Error, Interface, Locals, ModeChoice, RingSizes, Socket, describe};
 use fingerpost_port::{Arena, Frame, Port};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -508,6 +508,39 @@ fn recreated_device_keeps_counters_and_receives() {
     takes(&mut a, &mut arena, 0x78);
     a1.reattach(index + 1000, [2; 6], 1500).expect_err("there is no such device");
     assert!(!programs("a1") && !a1.is_attached());
+}
+
+#[test]
+fn device_removes_no_vlan_tags_while_the_program_is_attached() {
+    network(1, 1500);
+    let removes = |name: &str| describe(name).unwrap().strips_vlan;
+    let open = || Interface::open("a1", 1, &Locals::default(), ModeChoice::Generic).unwrap();
+    assert!(removes("a1"), "a veth lets it be turned off");
+    let a1 = open();
+    assert!(!removes("a1") && !a1.strips_tags());
+    a1.detach();
+    assert!(removes("a1"));
+    let index = a1.index();
+    // The second time the removal is already off by this process.
+    for _ in 0..2 {
+        a1.reattach(index, [2, 0, 0, 0, 0, 0xa1], 1500).unwrap();
+        assert!(!removes("a1"));
+    }
+    a1.reattach(index + 1000, [2; 6], 1500).expect_err("there is no such device");
+    assert!(removes("a1"), "no program is attached");
+    a1.reattach(index, [2, 0, 0, 0, 0, 0xa1], 1500).unwrap();
+    ip("link set a1 down");
+    ip("link set a1 name c1");
+    drop(a1);
+    assert!(removes("c1"), "the device is found by its index");
+
+    // The removal stays off if it was off before.
+    ip("link set c1 name a1");
+    assert!(
+        Command::new("ethtool").args(["-K", "a1", "rxvlan", "off"]).status().unwrap().success()
+    );
+    drop(open());
+    assert!(!removes("a1"));
 }
 
 /// Sends this many packets for the router from a0 to a1.

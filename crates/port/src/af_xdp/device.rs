@@ -90,8 +90,9 @@ pub fn compute_checksums(name: &str) -> Result<(), Error> {
     device.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
 }
 
-/// `ETHTOOL_GFLAGS`, and two of its flags (linux/ethtool.h).
+/// `ETHTOOL_GFLAGS`, `ETHTOOL_SFLAGS`, and two of their flags (linux/ethtool.h).
 const GET_FLAGS: u32 = 0x25;
+const SET_FLAGS: u32 = 0x26;
 const FLAG_RX_VLAN: u32 = 1 << 8;
 const FLAG_LRO: u32 = 1 << 15;
 
@@ -127,7 +128,43 @@ pub fn describe(name: &str) -> Result<DeviceInfo, Error> {
     })
 }
 
+/// The removal of VLAN tags by a device (`rx-vlan-offload`), turned off until the value is dropped: an XDP
+/// program cannot see a tag that the device has removed, so the packets of VLAN devices would look
+/// untagged.
+#[derive(Debug)]
+pub(super) struct TagRemoval {
+    device: Device,
+    index: u32,
+}
+
+impl TagRemoval {
+    /// Turns the removal off; returns `None` if that was done before, or if the driver refuses
+    /// ([`DeviceInfo::strips_vlan`] stays true then).
+    pub(super) fn turn_off(name: &str) -> Option<Self> {
+        let device = Device::find(name).ok()?;
+        let index = device.index().ok()?;
+        let flags = device.flags()?;
+        if flags & FLAG_RX_VLAN == 0 {
+            return None;
+        }
+        device.set_flags(flags & !FLAG_RX_VLAN).ok()?;
+        Some(Self { device, index })
+    }
+}
+
+impl Drop for TagRemoval {
+    fn drop(&mut self) {
+        // The name may have changed. A device that was removed needs nothing.
+        if self.device.find_name(self.index).is_ok()
+            && let Some(flags) = self.device.flags()
+        {
+            let _ = self.device.set_flags(flags | FLAG_RX_VLAN);
+        }
+    }
+}
+
 /// A device by name, and a socket for queries about it.
+#[derive(Debug)]
 pub(super) struct Device {
     name: CString,
     socket: OwnedFd,
@@ -213,6 +250,27 @@ impl Device {
         // points to.
         self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
         Some(value.data)
+    }
+
+    /// Sets the offloads.
+    fn set_flags(&self, flags: u32) -> Result<(), Error> {
+        let mut value = Value { command: SET_FLAGS, data: flags };
+        let mut ifreq = Self::empty();
+        ifreq.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // The kernel reads one `struct ethtool_value` through the pointer, which is what it
+        // points to.
+        self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
+    }
+
+    /// Sets the name to that of the device with this index.
+    fn find_name(&mut self, index: u32) -> Result<(), Error> {
+        let mut ifreq = Self::empty();
+        ifreq.ifr_ifru.ifru_ifindex = index as i32;
+        self.ioctl(libc::SIOCGIFNAME as libc::Ioctl, &mut ifreq)?;
+        let name = ifreq.ifr_name.iter().map(|&byte| byte as u8);
+        self.name = CString::new(name.take_while(|&byte| byte != 0).collect::<Vec<_>>())
+            .unwrap_or_default();
+        Ok(())
     }
 
     /// Returns the driver's name, where it reports one.

@@ -6,6 +6,9 @@
 //! dropped, or when the process dies: the attachment is a link, which the kernel removes with its
 //! descriptor.
 //!
+//! A device that removes VLAN tags from received packets (`ethtool -k`, rx-vlan-offload) leaves them in for
+//! as long as the program is attached; a process that is killed does not turn the removal on again.
+//!
 //! Everything is looked up in the network namespace of the calling thread; once open, sockets may
 //! be used in any.
 //!
@@ -27,7 +30,7 @@ use std::time::{Duration, Instant};
 use super::bpf::{AttachError, Link, Mode};
 use super::counters::SocketCounters;
 use super::descriptor;
-use super::device::{self, Device, dropped};
+use super::device::{self, Device, TagRemoval, dropped};
 use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
 use super::steer::{
     EarlyDropConfig, InstalledPrefixes, Locals, SourcePrefix, Steering, SteeringCounters,
@@ -96,6 +99,8 @@ struct Attachment {
     /// The mode of the program, or its last one.
     mode: Mode,
     fallback: Option<String>,
+    /// The device's removal of VLAN tags, if it was on.
+    tag_removal: Option<TagRemoval>,
     /// Whether it is only observed by the configuration, and because it cannot be served.
     observed: bool,
     left: bool,
@@ -164,6 +169,8 @@ impl Interface {
             }
             _ => Error::Program(error),
         })?;
+        // Before the program is attached, since some drivers restart their queues for either.
+        let tag_removal = TagRemoval::turn_off(name);
         let (link, fallback) = attach(&steering, index, choice);
         let link = link.map_err(|error| attach_error(error, name, mtu))?;
         let (name, mode) = (name.to_owned(), link.mode());
@@ -179,6 +186,7 @@ impl Interface {
             link: Some(link),
             mode,
             fallback,
+            tag_removal,
             observed: false,
             left: false,
         });
@@ -193,7 +201,7 @@ impl Interface {
     /// [`Error`]; the program is then attached to no device.
     pub fn reattach(&self, index: u32, mac: [u8; 6], mtu: usize) -> Result<(), Error> {
         let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
-        now.link = None;
+        (now.link, now.tag_removal) = (None, None);
         let name = now.name.clone();
         let unset = |source| Error::System {
             doing: "set the MAC of the steering program",
@@ -212,9 +220,10 @@ impl Interface {
         sockets.lost_before = sockets.lost;
         sockets.dropped_before = dropped(&name).unwrap_or(0);
         drop(sockets);
+        let tag_removal = TagRemoval::turn_off(&name);
         let (link, fallback) = attach(&self.0.steering, index, self.0.choice);
         let link = link.map_err(|error| attach_error(error, &name, mtu))?;
-        now.mode = link.mode();
+        (now.mode, now.tag_removal) = (link.mode(), tag_removal);
         (now.link, now.fallback) = (Some(link), fallback);
         Ok(())
     }
@@ -242,7 +251,14 @@ impl Interface {
 
     /// Detaches the program from the device.
     pub fn detach(&self) {
-        self.0.attachment.write().unwrap_or_else(PoisonError::into_inner).link = None;
+        let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        (now.link, now.tag_removal) = (None, None);
+    }
+
+    /// Returns whether the device removes VLAN tags although the program is attached: its driver does not
+    /// let the removal be turned off, or it was turned on again since.
+    pub fn strips_tags(&self) -> bool {
+        device::describe(&self.name()).is_ok_and(|device| device.strips_vlan)
     }
 
     /// Returns whether the program is attached to a device.
