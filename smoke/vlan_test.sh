@@ -15,7 +15,7 @@ for end in "source s0" "a a0" "b b0"; do
     within "$name" ethtool -K "$interface" tx-vlan-hw-insert off tx-vlan-stag-hw-insert off 2>/dev/null ||
         within "$name" ethtool -K "$interface" txvlan off tx-vlan-stag-hw-insert off
 done
-within router sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0
+for name in router a; do within "$name" sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0; done
 sysctl -qw net.ipv4.route.error_cost=0
 
 # `vlan NAMESPACE DEVICE LOWER PROTOCOL ID NETWORK HOST [MAC]`: a VLAN device with addresses.

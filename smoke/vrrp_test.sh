@@ -13,7 +13,7 @@
 virtual=00:00:5e:00:01:05
 own_checksums source s0
 own_checksums a a0
-within router sysctl -qw net.ipv4.icmp_ratelimit=0
+for name in router a; do within "$name" sysctl -qw net.ipv4.icmp_ratelimit=0; done
 within a ip addr add 11.0.0.1/32 dev lo
 within a ip route add default via 10.0.1.1
 within router ip route add 11.0.0.0/8 via 10.0.1.2

@@ -266,7 +266,7 @@ fn adjacencies(highest: Hop, members: u8, vlans: u16) -> Adjacencies {
     let mut adjacencies = Adjacencies::new();
     let device = |port, id| {
         let tag = VlanTag { protocol: ethernet::VLAN, id, priorities: [0; 4] };
-        Some(VlanDevice::new(port, &[tag]))
+        Some(VlanDevice::new(&[port], &[tag]))
     };
     let devices = (1..=vlans).map(|id| device(0, id)).chain([device(1, 4094)]);
     adjacencies.set_vlans(devices.collect());

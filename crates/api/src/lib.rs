@@ -278,6 +278,23 @@ pub struct Neighbor {
     pub mac: String,
 }
 
+/// A bond of ports.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bond {
+    /// Its name.
+    pub name: String,
+    /// Its MAC.
+    pub mac: String,
+    /// The largest packet, in bytes.
+    pub mtu: u16,
+    /// Whether packets can leave on it.
+    pub up: bool,
+    /// The kernel's table by which packets from it are forwarded.
+    pub table: u32,
+    /// The ports by which its packets leave.
+    pub members: Vec<String>,
+}
+
 /// A VLAN device over a port, or over another VLAN device over it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Vlan {
@@ -314,7 +331,10 @@ pub struct Interface {
     /// The MACs of the MAC-VLAN devices over it, to which it receives packets, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secondary_macs: Vec<String>,
-    /// The VLAN devices over it.
+    /// The bond that it is an active member of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bond: Option<Bond>,
+    /// The VLAN devices over it, or over its bond.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vlans: Vec<Vlan>,
     /// The largest packet, in bytes.

@@ -11,7 +11,7 @@ use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use api::{self, Item, Request, Vlan};
+use api::{self, Bond, Item, Request, Vlan};
 use clap::Subcommand;
 
 use crate::client::{self, RESPONSE_TIMEOUT};
@@ -184,6 +184,9 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
             for mac in &interface.secondary_macs {
                 writeln!(out, "    secondary lladdr {mac}")?;
             }
+            if let Some(bond) = &interface.bond {
+                write_bond(out, bond)?;
+            }
             for vlan in &interface.vlans {
                 write_vlan(out, vlan)?;
             }
@@ -297,6 +300,13 @@ fn route_text(route: &api::Route) -> String {
         }
         kind => format!("{kind} {}", route.prefix),
     }
+}
+
+/// Writes the bond of a port.
+fn write_bond(out: &mut impl Write, bond: &Bond) -> std::io::Result<()> {
+    let Bond { name, mac, mtu, up, table, members } = bond;
+    let (state, members) = (if *up { "up" } else { "down" }, members.join(", "));
+    writeln!(out, "    bond {name} {state} mtu {mtu} lladdr {mac} table {table} members {members}")
 }
 
 /// Writes a VLAN device over a port.

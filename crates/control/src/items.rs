@@ -240,13 +240,30 @@ pub(super) fn feeds(sync: &KernelSync) -> Vec<Item> {
     [Some(kernel), fpm].into_iter().flatten().collect()
 }
 
+/// Describes the bond that a port is an active member of.
+fn bond(ports: &Ports, port: &super::plane::PlanePort) -> Option<api::Bond> {
+    let (_, bond) = ports.bond_of(port)?;
+    let members = bond.bond.iter().flat_map(|bond| &bond.members);
+    let name = |member: &u32| Some(ports.get(*member)?.name.clone());
+    Some(api::Bond {
+        name: bond.name.clone(),
+        mac: api::mac(bond.mac),
+        mtu: bond.mtu,
+        up: bond.up,
+        table: bond.table,
+        members: members.filter_map(name).collect(),
+    })
+}
+
 /// Describes the VLAN devices over a port.
 fn vlans(ports: &Ports, interface: u32) -> Vec<api::Vlan> {
     let tag = |tag: &VlanTag| match tag.protocol {
         0x88a8 => format!("802.1ad {}", tag.id),
         _ => format!("802.1Q {}", tag.id),
     };
-    let mut below = vec![interface];
+    let bond = ports.get(interface).and_then(|port| ports.bond_of(port));
+    let mut below: Vec<u32> = bond.map(|(_, bond)| bond.interface).into_iter().collect();
+    below.push(interface);
     let mut all = Vec::new();
     for port in ports.vlans_over(interface) {
         below.push(port.interface);
@@ -302,6 +319,7 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
             index: port.interface,
             mac: api::mac(port.mac),
             secondary_macs: port.secondary_macs().into_iter().map(api::mac).collect(),
+            bond: bond(ports, port),
             vlans: vlans(ports, port.interface),
             mtu: port.mtu,
             up: port.up,

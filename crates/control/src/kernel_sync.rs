@@ -207,6 +207,10 @@ impl KernelSync {
         let pairs = self.devices.interfaces().iter().zip(ports.iter());
         let set = |(interface, port): (&Interface, &PlanePort)| {
             let mut macs = port.secondary_macs();
+            if let Some((_, bond)) = ports.bond_of(port) {
+                macs.push(bond.mac);
+                macs.extend(bond.secondary_macs());
+            }
             let mut tags = Vec::new();
             for device in ports.vlans_over(port.interface) {
                 macs.push(device.mac);

@@ -26,15 +26,17 @@ pub fn exists(name: &str) -> bool {
 ///
 /// A bond, a VLAN device or a MAC-VLAN device has no queues of its own, so that an AF_XDP
 /// socket on it receives nothing, or only packets that the lower interface passes. The packets of a
-/// member of a bond or a bridge belong to its master.
+/// member of a bond or a bridge belong to its master; a plain router forwards those of bonds
+/// (`plane/bonds.rs`).
 pub fn unfit(link: &Link) -> Option<String> {
     let name = &link.name;
     let effect = "its packets are left to Linux";
-    let kind = match &*link.kind {
-        "bond" | "team" => "a bond",
-        "vlan" => "a VLAN device",
-        "macvlan" | "macvtap" => "a MAC-VLAN device",
-        "ipvlan" | "ipvtap" => "an IP-VLAN device",
+    let (kind, advice) = match &*link.kind {
+        "bond" => ("a bond", " (configure its members)"),
+        "team" => ("a team", ""),
+        "vlan" => ("a VLAN device", " (configure the interface below it)"),
+        "macvlan" | "macvtap" => ("a MAC-VLAN device", " (configure the interface below it)"),
+        "ipvlan" | "ipvtap" => ("an IP-VLAN device", ""),
         _ => match &*link.member_of {
             "bond" | "team" => return Some(format!("{name} is a member of a bond: {effect}")),
             "bridge" | "openvswitch" => {
@@ -43,21 +45,29 @@ pub fn unfit(link: &Link) -> Option<String> {
             _ => return None,
         },
     };
-    Some(format!("{name} is {kind}, which cannot be a port: {effect}"))
+    Some(format!("{name} is {kind}, which cannot be a port{advice}: {effect}"))
 }
 
-/// Returns the reason of each interface, among these names, that cannot be a port.
+/// Returns whether an interface is an Ethernet card, or the like, in a bond.
+pub fn is_bond_member(link: &Link) -> bool {
+    link.member_of == "bond" && link.vlan.is_none() && link.macvlan_mode.is_none()
+}
+
+/// Returns the reason of each interface, among these names, that cannot be a port; with `bonds`,
+/// members of bonds can.
 ///
 /// # Errors
 ///
 /// The kernel's links cannot be read.
 pub fn unfit_among<'n>(
     names: impl Iterator<Item = &'n str>,
+    bonds: bool,
 ) -> Result<Vec<String>, feed::netlink::Error> {
     let mut kernel = Kernel::open()?;
     kernel.start_without_routes(&mut NullFollower)?;
     let links = kernel.mirror().links();
     let link = |name: &str| links.values().find(|link| link.name == name);
+    let unfit = |link: &Link| unfit(link).filter(|_| !bonds || !is_bond_member(link));
     Ok(names.filter_map(|name| link(name).and_then(unfit)).collect())
 }
 

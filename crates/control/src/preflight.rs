@@ -112,8 +112,9 @@ impl Findings {
         self.0.push(Finding::Warning(what.to_string()));
     }
 
-    /// Checks the requirements of all daemons, and returns the kernel's description of the machine.
-    pub fn machine(&mut self, config: &config::Config) -> System {
+    /// Checks the requirements of all daemons, and returns the kernel's description of the machine. With
+    /// `bonds`, members of bonds can be ports.
+    pub fn machine(&mut self, config: &config::Config, bonds: bool) -> System {
         let mut system = System::default();
         if let Err(error) =
             Kernel::open().and_then(|mut kernel| kernel.start_without_routes(&mut system))
@@ -124,7 +125,7 @@ impl Findings {
         let running =
             config.daemon.control.as_ref().is_some_and(|at| UnixStream::connect(at).is_ok());
         for interface in &config.interfaces {
-            self.interface(interface, config.daemon.cores.len(), &system, running);
+            self.interface(interface, bonds, config.daemon.cores.len(), &system, running);
         }
         self.cores(config);
         if let Some(socket) = config.daemon.control.as_ref().filter(|_| !running) {
@@ -145,6 +146,7 @@ impl Findings {
     fn interface(
         &mut self,
         wanted: &config::Interface,
+        bonds: bool,
         workers: usize,
         system: &System,
         running: bool,
@@ -171,7 +173,8 @@ impl Findings {
                 limited_by: "a frame of 4096 bytes",
             });
         }
-        if let Some(reason) = links::unfit(link) {
+        if let Some(reason) = links::unfit(link).filter(|_| !bonds || !links::is_bond_member(link))
+        {
             self.error(&reason);
         }
         if link.xdp && !running {

@@ -57,9 +57,9 @@ pub trait Role: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns whether VLAN devices over the ports forward. Packets of theirs would pass the hook of a
-    /// gate or a grantor.
-    fn forwards_vlans(&self) -> bool {
+    /// Returns whether bonds of the ports, and VLAN devices over them, forward. Packets of theirs would pass
+    /// the hook of a gate or a grantor.
+    fn forwards_stacked(&self) -> bool {
         false
     }
 }
@@ -73,7 +73,7 @@ impl Role for PlainRouter {
         "router"
     }
 
-    fn forwards_vlans(&self) -> bool {
+    fn forwards_stacked(&self) -> bool {
         true
     }
 }

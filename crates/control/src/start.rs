@@ -252,9 +252,11 @@ pub struct Started {
     pub mtu: usize,
 }
 
-/// Refuses interfaces that do not exist, or whose kind cannot be a port.
+/// Refuses interfaces that do not exist, or whose kind cannot be a port; with `bonds`, members of bonds
+/// can.
 pub fn present(
     config: &Config,
+    bonds: bool,
     index_of: &dyn Fn(&str) -> io::Result<u32>,
 ) -> Result<(), StartError> {
     let names = config.interfaces.iter().map(|interface| interface.name.as_str());
@@ -263,7 +265,7 @@ pub fn present(
     if !missing.is_empty() {
         return Err(StartError::NoInterface { names: missing });
     }
-    let reasons = links::unfit_among(names)?;
+    let reasons = links::unfit_among(names, bonds)?;
     if reasons.is_empty() { Ok(()) } else { Err(StartError::Unfit { reasons }) }
 }
 

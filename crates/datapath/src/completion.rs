@@ -34,11 +34,13 @@ pub(super) struct Completion<'w> {
 
 impl Completion<'_> {
     /// Stages the frames, or ends or holds them. If they are `TAGGED`, `arrivals` has the ingress of each,
-    /// and those of later batches are moved to `deferred`; otherwise all arrived on port number `lane`.
+    /// and those of later batches are moved to `deferred`; otherwise all arrived
+    /// on port number `number`. The port with index `lane` has received them.
     #[inline(always)]
     pub(super) fn complete<const TAGGED: bool>(
         self,
         lane: usize,
+        number: u16,
         arrivals: &[FrameIngress],
         deferred: &mut Vec<Frame>,
     ) {
@@ -59,7 +61,7 @@ impl Completion<'_> {
         };
         let mut arrivals = arrivals.iter();
         for (mut frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
-            let mut ingress = FrameIngress::untagged(lane as u16);
+            let mut ingress = FrameIngress::untagged(number);
             if TAGGED {
                 ingress = *arrivals.next().unwrap_or(&ingress);
                 if kind == Kind::Deferred {

@@ -39,6 +39,9 @@ pub struct Ingress {
     pub mac: Option<[u8; 6]>,
     /// The MAC addresses of the MAC-VLAN devices over the port: frames to them are the port's, too.
     pub secondary_macs: Arc<[[u8; 6]]>,
+    /// The number of the bond that the port is a member of: its packets are processed by the settings of
+    /// the bond, as if they had arrived on that.
+    pub member_of: Option<u16>,
     /// The VLAN devices directly over the port.
     pub vlans: Arc<VlanTable>,
     /// The number of the table that its packets are looked up in.
@@ -58,8 +61,8 @@ impl Ingress {
     /// Returns whether packets of both are processed alike, apart from the port's number and the
     /// devices over it.
     fn is_like(&self, other: &Self) -> bool {
-        let Self { mac, secondary_macs, vlans: _, table, locals, sources, further, isolated } =
-            self;
+        let Self { mac, secondary_macs, member_of: _, vlans: _, table, .. } = self;
+        let Self { locals, sources, further, isolated, .. } = self;
         mac.is_some()
             && *mac == other.mac
             && *secondary_macs == other.secondary_macs

@@ -77,6 +77,8 @@ pub use punt::{PuntClass, PuntRates};
 use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use verdict::{Class, Origin, Verdict, VerdictMap};
-pub use vlan::{FIRST_VLAN, MOST_VLANS, TOS_PRIORITIES, VlanDevice, VlanTable, VlanTag};
+pub use vlan::{
+    FIRST_VLAN, MOST_MEMBERS, MOST_VLANS, TOS_PRIORITIES, VlanDevice, VlanTable, VlanTag,
+};
 pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};
 pub use worker::{SuspendedState, TICK, Worker, WorkerSetup};

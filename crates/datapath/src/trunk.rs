@@ -36,7 +36,7 @@ impl Trunk<'_> {
     #[inline(always)]
     pub(super) fn ingress(&self, frame: &[u8]) -> (FrameIngress, u16) {
         let mut ingress = FrameIngress::untagged(self.port);
-        let (mut group, mut vlans) = (self.port, self.vlans);
+        let (mut group, mut vlans) = (self.ingresses.group(self.port), self.vlans);
         let Some((_, mut rest)) = frame.split_first_chunk::<MACS>() else {
             return (ingress, group);
         };

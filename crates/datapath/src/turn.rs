@@ -255,7 +255,16 @@ pub(super) fn stage(
         return Ok(());
     }
     let Some(device) = adjacencies.vlan(number) else { return Err(frame) };
-    let Some(lane) = lanes.get_mut(usize::from(device.port())) else { return Err(frame) };
+    let port = device.port(|| {
+        // Other bits than those by which a member of a group is chosen.
+        let (bytes, seed) =
+            (arena.bytes(&frame).get(tags..).unwrap_or_default(), !adjacencies.seed());
+        match bytes.get(2 * 6..ethernet::LEN) {
+            Some([0x08, 0x00]) => flow_v4(bytes, seed),
+            _ => flow_v6(bytes, seed),
+        }
+    });
+    let Some(lane) = lanes.get_mut(usize::from(port)) else { return Err(frame) };
     let has_room = match device.len().checked_sub(tags) {
         Some(0) => true,
         Some(more) => arena.grow_front(&mut frame, more),

@@ -30,6 +30,9 @@ pub const FIRST_VLAN: u16 = 0x8000;
 /// The most VLAN devices of a worker.
 pub const MOST_VLANS: usize = 0x7000;
 
+/// The most members of a bond.
+pub const MOST_MEMBERS: usize = 16;
+
 /// The most tags of a frame.
 pub(super) const MAX_TAGS: usize = 2;
 /// The length of a tag.
@@ -66,8 +69,10 @@ impl VlanTag {
 /// A VLAN device as an exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlanDevice {
-    /// The number of the port below, which has the queues.
-    port: u16,
+    /// The numbers of the ports below, which have the queues: several are the members of a bond.
+    ports: [u16; MOST_MEMBERS],
+    /// The number of ports below.
+    count: usize,
     /// The length of its tags.
     len: usize,
     /// Its tags, the outer one first, for packets with each of [`TOS_PRIORITIES`].
@@ -75,11 +80,18 @@ pub struct VlanDevice {
 }
 
 impl VlanDevice {
-    /// Makes the exit of a device with these tags, the outer one first, over port number `port`. Tags
-    /// beyond the second are ignored.
-    pub fn new(port: u16, tags: &[VlanTag]) -> Self {
-        let mut device =
-            Self { port, len: tags.len().min(MAX_TAGS) * TAG, tags: Default::default() };
+    /// Makes the exit of a device with these tags, the outer one first, over these ports. Tags beyond the
+    /// second, and ports beyond the first [`MOST_MEMBERS`], are ignored.
+    pub fn new(ports: &[u16], tags: &[VlanTag]) -> Self {
+        let mut device = Self {
+            ports: [u16::MAX; MOST_MEMBERS],
+            count: ports.len().min(MOST_MEMBERS),
+            len: tags.len().min(MAX_TAGS) * TAG,
+            tags: Default::default(),
+        };
+        for (to, port) in device.ports.iter_mut().zip(ports) {
+            *to = *port;
+        }
         for (class, bytes) in device.tags.iter_mut().enumerate() {
             for (tag, to) in tags.iter().zip(bytes.chunks_exact_mut(TAG)) {
                 to.copy_from_slice(&tag.bytes(tag.priorities[class]));
@@ -88,10 +100,12 @@ impl VlanDevice {
         device
     }
 
-    /// Returns the number of the port below.
+    /// Returns the number of the port by which a packet leaves: with several, that of its flow. Without
+    /// any, it is no port.
     #[inline(always)]
-    pub fn port(&self) -> u16 {
-        self.port
+    pub(super) fn port(&self, flow: impl FnOnce() -> u64) -> u16 {
+        let at = if self.count > 1 { (flow() % self.count as u64) as usize } else { 0 };
+        self.ports.get(at).copied().unwrap_or(u16::MAX)
     }
 
     /// Returns the length of its tags.
@@ -100,9 +114,13 @@ impl VlanDevice {
         self.len
     }
 
-    /// Writes the MAC addresses and the device's tags to a frame that has room for both before its type.
+    /// Writes the MAC addresses and the device's tags to a frame that has room for both before its type. A
+    /// device without tags writes nothing: the rewrite has written the addresses.
     #[inline(always)]
     pub(super) fn write(&self, frame: &mut [u8], macs: [u8; MACS]) {
+        if self.len == 0 {
+            return;
+        }
         let class = match frame.get(MACS + self.len..) {
             // The TOS of an IPv4 packet: the second byte after the type.
             Some(&[0x08, 0x00, _, tos, ..]) => usize::from(tos >> 3 & 3),

@@ -231,8 +231,9 @@ impl<L: Lookup> Worker<L> {
             return 0;
         }
         let ingresses = ingresses.current();
-        let (number, own) = (ingress as u16, lane.mac);
-        let terms = ingresses.get(ingress);
+        let (own, port) = (lane.mac, ingresses.get(ingress));
+        let number = port.member_of.unwrap_or(ingress as u16);
+        let terms = ingresses.get(number.into());
         let mac = terms.mac.unwrap_or(own);
         let hook = hook.filter(|hook| hook.handles_port(ingress));
         // A hook's ports have no VLAN devices: their packets would pass it.
@@ -260,7 +261,7 @@ impl<L: Lookup> Worker<L> {
         }
         done.clear();
         loop {
-            let mut group = number;
+            let mut group = ingresses.group(number);
             if let Some(trunk) = &trunk {
                 let held = lanes.get(from).map(|lane| &lane.hold);
                 let first = frames.first().map(|frame| trunk.ingress(arena.bytes(frame)).1);
@@ -347,9 +348,9 @@ impl<L: Lookup> Worker<L> {
                 now,
             };
             if trunk.is_some() {
-                rest.complete::<true>(ingress, arrivals, deferred);
+                rest.complete::<true>(ingress, number, arrivals, deferred);
             } else {
-                rest.complete::<false>(ingress, arrivals, deferred);
+                rest.complete::<false>(ingress, number, arrivals, deferred);
             }
             if !has_vlans {
                 break;

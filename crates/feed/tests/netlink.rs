@@ -5,8 +5,8 @@
 
 use fib::Prefix;
 use fingerpost_feed::netlink::{
-    Action, Damage, Follower, Link, Messages, Mirror, Neighbor, NexthopObject, NullFollower,
-    RouteInfo, Rule, Target,
+    Action, Damage, Follower, Link, LinkView, Messages, Mirror, Neighbor, NexthopObject,
+    NullFollower, RouteInfo, Rule, Target,
 };
 
 const GOLDEN: &[u8] = include_bytes!("golden/linux-6.18.netlink");
@@ -200,4 +200,47 @@ fn link_is_reported_before_its_addresses_and_routes() {
         mirror.apply(&message.unwrap(), &mut order).unwrap();
     }
     assert!(order.routes > 15, "{}", order.routes);
+}
+
+/// Makes an attribute: its length, its kind, its value, and bytes up to a multiple of four.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// Makes an RTM_NEWLINK message of interface 7, and reads it.
+fn read_link(info: &[Vec<u8>]) -> Link {
+    let body =
+        [vec![0; 4], 7_u32.to_ne_bytes().to_vec(), vec![0; 8], attribute(18, &info.concat())];
+    let body = body.concat();
+    let mut bytes = (16 + body.len() as u32).to_ne_bytes().to_vec();
+    bytes.extend([16, 0].into_iter().chain([0; 10]));
+    bytes.extend(body);
+    let message = Messages::new(&bytes).next().expect("a message").expect("it is complete");
+    LinkView::parse(&message).expect("no damage").link()
+}
+
+/// The numbers are those of linux/if_link.h and linux/if_bonding.h.
+#[test]
+fn bond_has_a_mode_and_members_are_active_by_their_state_and_their_link() {
+    let bond = [attribute(1, b"bond\0"), attribute(2, &attribute(1, &[4]))];
+    assert_eq!(read_link(&bond).bond_mode, Some(4));
+    let other = [attribute(1, b"vrf\0"), attribute(2, &attribute(1, &[4, 0, 0, 0]))];
+    assert_eq!(read_link(&other).bond_mode, None);
+    let member = |state, link| {
+        let data = [attribute(1, &[state]), attribute(2, &[link])].concat();
+        read_link(&[attribute(4, b"bond\0"), attribute(5, &data)])
+    };
+    for state in 0..2 {
+        for link in 0..4 {
+            let read = member(state, link);
+            assert_eq!(read.member_of, "bond");
+            assert_eq!(read.is_active_member, state == 0 && link <= 1, "{state} {link}");
+        }
+    }
+    let without_state = [attribute(4, b"bond\0"), attribute(5, &[])];
+    assert!(!read_link(&without_state).is_active_member);
 }

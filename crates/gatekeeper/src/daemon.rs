@@ -69,7 +69,7 @@ impl GateDaemon {
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let system = |doing| move |source| StartError::System { doing, source };
         let router = config.router();
-        present(&router, &by_name)?;
+        present(&router, false, &by_name)?;
         let validate = |bundle: &Arc<bundle::Bundle>| {
             Config::load_over(&config.path, Some(bundle)).map_err(|error| error.to_string())
         };

@@ -14,7 +14,7 @@ pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
         return findings.into_vec();
     }
     let fixed = &config.fixed;
-    let system = findings.machine(&config.router());
+    let system = findings.machine(&config.router(), false);
     let (front, back) = (&fixed.front.name, &fixed.back.name);
     let reached =
         |v6: bool| config.rules.grantors().any(|grantor| matches!(grantor, Address::V6(_)) == v6);

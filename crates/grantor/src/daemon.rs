@@ -40,7 +40,7 @@ impl GrantorDaemon {
     /// [`StartError`]; nothing is left behind then.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let router = config.router();
-        present(&router, &by_name)?;
+        present(&router, false, &by_name)?;
         let validate = |bundle: &Arc<bundle::Bundle>| {
             let over = Config::load_over(&config.path, Some(bundle));
             let over = over.map_err(|error| error.to_string())?;

@@ -13,7 +13,7 @@ pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
     if offline {
         return findings.into_vec();
     }
-    let system = findings.machine(&config.router());
+    let system = findings.machine(&config.router(), false);
     for end in &config.fixed.ends {
         let address = IpAddr::from(*end);
         if system.is_own(address) {

@@ -180,7 +180,7 @@ impl Daemon {
         };
         let hook_frames = hooks.as_ref().map(|hooks| hooks.frames);
         let began = Instant::now();
-        present(&config, &by_name)?;
+        present(&config, role.forwards_stacked(), &by_name)?;
         // Before the kernel's dump, so that the dump contains the device.
         let host = (!is_static).then(|| Host::open(HOST)).transpose();
         let host = host.map_err(system("make the TAP device `fingerpost`"))?;
@@ -463,7 +463,7 @@ fn prepare(
     // Tables that share their memory cannot be saved one by one.
     let together = config.image.is_none();
     let mut plane = Plane::new(ports, config.engine_v4, config.engine_v6, together)?;
-    plane.set_forwards_vlans(role.forwards_vlans());
+    plane.set_forwards_stacked(role.forwards_stacked());
     Ok(Prepared { plane, kernel: Kernel::open()?, warnings: Vec::new() })
 }
 

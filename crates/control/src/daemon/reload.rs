@@ -254,7 +254,7 @@ impl Daemon {
     /// Replaces the running router by one with `config`.
     fn replace(&mut self, config: Config) -> Result<(), ReloadError> {
         let index_of = |name: &str| self.index_of(name);
-        present(&config, &index_of).map_err(ReloadError::Start)?;
+        present(&config, self.role.forwards_stacked(), &index_of).map_err(ReloadError::Start)?;
         let learned =
             learn(&config, self.origin, &*self.role, &index_of).map_err(ReloadError::Start)?;
         let Prepared { mut plane, kernel, warnings } = learned;

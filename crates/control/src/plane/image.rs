@@ -302,6 +302,7 @@ impl Plane {
         let mut ingress = |number: u16, port: &super::PlanePort| super::Ingress {
             mac: (port.mac != [0; 6]).then_some(port.mac),
             secondary_macs: port.secondary_macs().into(),
+            member_of: self.ports.bond_of(port).map(|(number, _)| number),
             vlans: tables.remove(&number).unwrap_or_default().into(),
             table: self.index_of(port.table).unwrap_or(0),
             locals: Arc::clone(&locals),

@@ -37,12 +37,14 @@
 //! The plane uses no sockets and no threads: a test reports routes to it and reads as workers do.
 
 mod ages;
+mod bonds;
 mod hops;
 mod image;
 mod macvlans;
 mod neighbors;
 pub mod policy;
 mod ports;
+mod stacked;
 mod static_routes;
 mod store;
 mod vlans;
@@ -60,8 +62,8 @@ use datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, ReversePathFil
 use hops::Hops;
 use macvlans::MacVlans;
 use neighbors::NeighborTable;
+use stacked::StackedDevices;
 use store::TableStore;
-use vlans::Vlans;
 
 pub use ages::Age;
 pub use hops::HopTarget;
@@ -143,10 +145,10 @@ pub struct Plane {
     /// The tables of VRFs, by the index of their interface.
     vrfs: HashMap<u32, u32>,
     macvlans: MacVlans,
-    vlan_devices: Vlans,
-    forwards_vlans: bool,
-    /// A VLAN device has changed since they were assigned.
-    vlans_are_stale: bool,
+    stacked: StackedDevices,
+    forwards_stacked: bool,
+    /// A stacked device has changed since they were assigned.
+    stacked_are_stale: bool,
     /// The published adjacencies have other VLAN devices.
     vlans_changed: bool,
     /// Workers may have readers: the set of tables is fixed.
@@ -178,9 +180,9 @@ impl Plane {
             rules: Vec::new(),
             vrfs: HashMap::new(),
             macvlans: MacVlans::default(),
-            vlan_devices: Vlans::default(),
-            forwards_vlans: false,
-            vlans_are_stale: false,
+            stacked: StackedDevices::default(),
+            forwards_stacked: false,
+            stacked_are_stale: false,
             vlans_changed: false,
             has_readers: false,
             hops: Hops::default(),
@@ -281,7 +283,7 @@ impl Plane {
         for (port, served) in self.ports.iter_mut().zip(served) {
             port.served = *served;
         }
-        self.assign_vlans();
+        self.assign_stacked();
         self.ports_changed();
     }
 
@@ -339,7 +341,7 @@ impl Plane {
     /// Changes the reverse path filters of the ports, in the ports' order.
     pub fn set_sources(&mut self, sources: &[ReversePathFilter]) {
         self.ports.set_sources(sources);
-        self.assign_vlans();
+        self.assign_stacked();
         // The next commit publishes the ingress data of each port.
         self.locals_changed = true;
     }
@@ -416,8 +418,8 @@ impl Plane {
     /// Publishes what has changed.
     pub fn commit(&mut self) -> CommitResult {
         self.has_readers = true;
-        if self.vlans_are_stale {
-            self.assign_vlans();
+        if self.stacked_are_stale {
+            self.assign_stacked();
         }
         if std::mem::take(&mut self.is_changed) {
             self.update_host_routes();
@@ -722,9 +724,9 @@ impl Follower for Plane {
         };
         if changed {
             // Those over a port follow its state.
-            self.assign_vlans();
+            self.assign_stacked();
         }
-        self.update_vlan(index, link);
+        self.update_stacked(index, link);
         self.update_macvlan(index, link);
         // A rule may name a port, or match its VRF, which may have changed.
         if before != vrf || changed {

@@ -140,7 +140,7 @@ impl Plane {
     /// Evaluates the rules for the ports without a configured table. Once workers have readers of
     /// the tables, a port keeps its table, and a different result is recorded as a conflict.
     pub(super) fn apply_rules(&mut self) {
-        self.assign_vlans();
+        self.assign_stacked();
         self.assign_macvlans();
         // The feed has not reported the rules yet.
         if self.rules.is_empty() {

@@ -44,6 +44,13 @@ pub struct PortVlan {
     pub macs: Vec<[u8; 6]>,
 }
 
+/// The members of a port that is a bond.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortBond {
+    /// The interfaces of those ports by which its packets leave.
+    pub members: Vec<u32>,
+}
+
 /// A VLAN device that is left to Linux.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftVlan {
@@ -99,6 +106,12 @@ pub struct PlanePort {
     pub macvlans: Vec<PortMacVlan>,
     /// Its VLAN, if it is a VLAN device: the port has no queues of its own.
     pub vlan: Option<PortVlan>,
+    /// Its members, if it is a bond: the port has no queues of its own.
+    pub bond: Option<PortBond>,
+    /// Whether its master is a bond.
+    pub is_bonded: bool,
+    /// Whether it is an active member of that.
+    pub is_active_member: bool,
 }
 
 impl PlanePort {
@@ -126,7 +139,15 @@ impl PlanePort {
             sources: ReversePathFilter::Off,
             macvlans: Vec::new(),
             vlan: None,
+            bond: None,
+            is_bonded: false,
+            is_active_member: false,
         }
+    }
+
+    /// Returns whether it is a member, active or not, of the bond with this interface.
+    pub(super) fn is_member_of(&self, bond: u32) -> bool {
+        self.is_bonded && self.master == Some(bond)
     }
 
     /// Lists the MACs of the MAC-VLAN devices over it, and for a VLAN device those of the interfaces
@@ -148,7 +169,7 @@ impl PlanePort {
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     ports: Vec<PlanePort>,
-    /// The VLAN devices over them by port number, from `FIRST_VLAN` on.
+    /// The VLAN devices and bonds over them by port number, from `FIRST_VLAN` on.
     vlans: Vec<Option<PlanePort>>,
     /// The VLAN devices over them that are left to Linux.
     left_vlans: Vec<LeftVlan>,
@@ -212,8 +233,12 @@ impl Ports {
 
     /// Iterates over the VLAN devices over the port of an interface, also those with two tags.
     pub fn vlans_over(&self, interface: u32) -> impl Iterator<Item = &PlanePort> {
-        let all = self.vlans.iter().flatten();
-        all.filter(move |port| self.lowest(port).is_some_and(|(_, below)| below == interface))
+        let number =
+            self.all().find(|(_, port)| port.interface == interface).map(|(number, _)| number);
+        let vlans = self.vlans.iter().flatten().filter(|port| port.vlan.is_some());
+        vlans.filter(move |port| {
+            number.is_some_and(|number| self.senders(port.interface).contains(&number))
+        })
     }
 
     /// Sets the VLAN devices that are left to Linux; returns whether they have changed.
@@ -228,11 +253,24 @@ impl Ports {
         self.left_vlans.iter().filter(move |left| left.below == below)
     }
 
-    /// Returns the number and the interface of the port with the queues of a VLAN device.
-    fn lowest(&self, port: &PlanePort) -> Option<(u16, u32)> {
-        let over = port.vlan.as_ref()?.over;
-        let (number, below) = self.all().find(|(_, below)| below.interface == over)?;
-        if below.vlan.is_some() { self.lowest(below) } else { Some((number, over)) }
+    /// Lists the numbers of the ports with queues by which packets from an interface leave: several for
+    /// a bond.
+    fn senders(&self, interface: u32) -> Vec<u16> {
+        let port = self.all().find(|(_, port)| port.interface == interface);
+        match port {
+            None => Vec::new(),
+            Some((_, PlanePort { vlan: Some(vlan), .. })) => self.senders(vlan.over),
+            Some((_, PlanePort { bond: Some(bond), .. })) => {
+                bond.members.iter().flat_map(|member| self.senders(*member)).collect()
+            }
+            Some((number, _)) => vec![number],
+        }
+    }
+
+    /// Returns the bond that a port is an active member of, with its number.
+    pub fn bond_of(&self, port: &PlanePort) -> Option<(u16, &PlanePort)> {
+        let bond = port.master.filter(|_| port.is_bonded && port.is_active_member)?;
+        self.all().find(|(_, other)| other.bond.is_some() && other.interface == bond)
     }
 
     /// Replaces the VLAN devices; those with the same interface keep their number and what other
@@ -268,10 +306,10 @@ impl Ports {
     /// Returns the VLAN devices as exits, by port number from `FIRST_VLAN` on.
     pub(super) fn vlan_devices(&self) -> Arc<[Option<VlanDevice>]> {
         let exit = |port: &PlanePort| {
-            let tags = &port.vlan.as_ref()?.tags;
-            Some(VlanDevice::new(self.lowest(port)?.0, tags))
+            let tags = port.vlan.as_ref().map_or(&[][..], |vlan| &vlan.tags);
+            VlanDevice::new(&self.senders(port.interface), tags)
         };
-        self.vlans.iter().map(|port| exit(port.as_ref()?)).collect()
+        self.vlans.iter().map(|port| port.as_ref().map(exit)).collect()
     }
 
     /// Returns the tags of the VLAN devices directly over each port that has some, by its number.
@@ -353,6 +391,8 @@ impl Ports {
                 next.enabled = link.up;
                 next.master = link.master;
                 next.unfit = links::unfit(link);
+                next.is_bonded = links::is_bond_member(link);
+                next.is_active_member = link.is_active_member;
             }
             None => {
                 (next.up, next.enabled, next.gone) = (false, false, true);

@@ -56,7 +56,7 @@ impl Rig {
         };
         let ports = Ports::new([1, 2, 3].map(port));
         let mut plane = Plane::new(ports, Choice::Auto, Choice::Auto, together).unwrap();
-        plane.set_forwards_vlans(true);
+        plane.set_forwards_stacked(true);
         for index in 1..=4 {
             plane.link(index + by, Some(&link(index)));
         }

@@ -19,6 +19,7 @@
 //! | `losses` | losses of ports before and after the worker |
 
 mod allocation;
+mod bonds;
 mod changes;
 mod faults;
 mod flows;

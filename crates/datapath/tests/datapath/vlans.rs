@@ -31,7 +31,7 @@ fn number(device: usize) -> u16 {
 
 fn exit(port: u16, tags: &[(u16, u16)]) -> VlanDevice {
     let tag = |&(protocol, id)| VlanTag { protocol, id, priorities: [0, 2, 6, 7] };
-    VlanDevice::new(port, &tags.iter().map(tag).collect::<Vec<_>>())
+    VlanDevice::new(&[port], &tags.iter().map(tag).collect::<Vec<_>>())
 }
 
 /// Adds tags to a frame, the outer one first.

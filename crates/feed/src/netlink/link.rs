@@ -8,8 +8,9 @@ use super::attribute::{Attribute, Bytes};
 use super::error::Damage;
 use super::message::Message;
 use super::uapi::{
-    IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, IFLA_ADDRESS, IFLA_IFNAME, IFLA_INFO_DATA,
-    IFLA_INFO_KIND, IFLA_INFO_SLAVE_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO,
+    IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, IFLA_ADDRESS, IFLA_BOND_MODE,
+    IFLA_BOND_SLAVE_MII_STATUS, IFLA_BOND_SLAVE_STATE, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND,
+    IFLA_INFO_SLAVE_DATA, IFLA_INFO_SLAVE_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO,
     IFLA_MACVLAN_MODE, IFLA_MASTER, IFLA_MTU, IFLA_VLAN_EGRESS_QOS, IFLA_VLAN_ID,
     IFLA_VLAN_INGRESS_QOS, IFLA_VLAN_PROTOCOL, IFLA_VLAN_QOS_MAPPING, IFLA_VRF_TABLE, IFLA_XDP,
     IFLA_XDP_ATTACHED,
@@ -61,9 +62,20 @@ pub struct Link {
     pub macvlan_mode: Option<u32>,
     /// The tag of a VLAN device.
     pub vlan: Option<Vlan>,
+    /// The mode of a bond (linux/if_bonding.h, `BOND_MODE_…`).
+    pub bond_mode: Option<u8>,
+    /// Whether it is an active member of a bond, by which packets of the bond leave and arrive.
+    pub is_active_member: bool,
     /// Whether an XDP program is attached.
     pub xdp: bool,
 }
+
+/// States of a member of a bond, and of its link (linux/if_bonding.h).
+const BOND_STATE_ACTIVE: u8 = 0;
+const BOND_STATE_BACKUP: u8 = 1;
+const BOND_LINK_UP: u8 = 0;
+const BOND_LINK_FAIL: u8 = 1;
+const BOND_LINK_DOWN: u8 = 2;
 
 /// A message about a link.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +108,11 @@ pub struct LinkView<'a> {
     pub macvlan_mode: Option<u32>,
     /// The attributes of a VLAN device.
     pub vlan: Option<Attribute<'a>>,
+    /// The mode of a bond (linux/if_bonding.h, `BOND_MODE_…`).
+    pub bond_mode: Option<u8>,
+    /// The state and the MII status of a member of a bond (linux/if_bonding.h, `BOND_STATE_…`,
+    /// `BOND_LINK_…`).
+    pub bond_member: Option<(u8, u8)>,
     /// Whether an XDP program is attached.
     pub xdp: bool,
 }
@@ -123,6 +140,8 @@ impl<'a> LinkView<'a> {
             lower_namespace: None,
             macvlan_mode: None,
             vlan: None,
+            bond_mode: None,
+            bond_member: None,
             xdp: false,
         };
         for attribute in attributes {
@@ -174,6 +193,26 @@ impl<'a> LinkView<'a> {
                         }
                     }
                 }
+                IFLA_INFO_DATA if self.kind == b"bond" => {
+                    for data in attribute.nested() {
+                        let data = data?;
+                        if data.kind == IFLA_BOND_MODE {
+                            self.bond_mode = data.value.first().copied();
+                        }
+                    }
+                }
+                IFLA_INFO_SLAVE_DATA if self.member_of == b"bond" => {
+                    let (mut state, mut status) = (BOND_STATE_BACKUP, BOND_LINK_DOWN);
+                    for data in attribute.nested() {
+                        let data = data?;
+                        match (data.kind, data.value.first()) {
+                            (IFLA_BOND_SLAVE_STATE, Some(&value)) => state = value,
+                            (IFLA_BOND_SLAVE_MII_STATUS, Some(&value)) => status = value,
+                            _ => {}
+                        }
+                    }
+                    self.bond_member = Some((state, status));
+                }
                 IFLA_INFO_DATA if self.kind == b"vlan" => {
                     read_vlan(&attribute)?;
                     self.vlan = Some(attribute);
@@ -202,6 +241,12 @@ impl<'a> LinkView<'a> {
             lower: self.lower.filter(|_| self.lower_namespace.is_none()),
             macvlan_mode: self.macvlan_mode,
             vlan: self.vlan.and_then(|data| read_vlan(&data).ok()),
+            bond_mode: self.bond_mode,
+            // A link that fails is in use until its delay (downdelay) is over.
+            is_active_member: matches!(
+                self.bond_member,
+                Some((BOND_STATE_ACTIVE, BOND_LINK_UP | BOND_LINK_FAIL))
+            ),
             xdp: self.xdp,
         }
     }
