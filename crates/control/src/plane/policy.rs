@@ -227,23 +227,6 @@ fn name(rule: &Rule) -> String {
 mod tests {
     use super::*;
 
-    fn rule(priority: u32, action: Action) -> Rule {
-        Rule {
-            v6: false,
-            priority,
-            action,
-            inverted: false,
-            source: None,
-            destination: None,
-            input: None,
-            output: None,
-            mark: None,
-            suppressed: None,
-            tos: 0,
-            other: Vec::new(),
-        }
-    }
-
     fn iif(interface: &str, rule: Rule) -> Rule {
         Rule { input: Some(interface.to_owned()), ..rule }
     }
@@ -251,9 +234,9 @@ mod tests {
     /// Adds rules to the ones that every kernel has.
     fn with_default_rules(more: Vec<Rule>) -> Vec<Rule> {
         let mut all = vec![
-            rule(0, Action::Table(LOCAL)),
-            rule(32766, Action::Table(254)),
-            rule(32767, Action::Table(DEFAULT)),
+            Rule::all(0, Action::Table(LOCAL)),
+            Rule::all(32766, Action::Table(254)),
+            Rule::all(32767, Action::Table(DEFAULT)),
         ];
         all.extend(more);
         all.sort_by_key(|rule| rule.priority);
@@ -276,12 +259,12 @@ mod tests {
 
     #[test]
     fn rule_by_interface_selects_its_table_and_main_after_it() {
-        let rules = with_default_rules(vec![iif("r2", rule(100, Action::Table(7)))]);
+        let rules = with_default_rules(vec![iif("r2", Rule::all(100, Action::Table(7)))]);
         assert_eq!(evaluate(&rules, false, "r2", None), table(7, true));
         assert_eq!(evaluate(&rules, false, "r1", None), table(254, false));
         let ended = with_default_rules(vec![
-            iif("r2", rule(100, Action::Table(7))),
-            iif("r2", rule(101, Action::Unreachable)),
+            iif("r2", Rule::all(100, Action::Table(7))),
+            iif("r2", Rule::all(101, Action::Unreachable)),
         ]);
         assert_eq!(
             evaluate(&ended, false, "r2", None),
@@ -299,7 +282,7 @@ mod tests {
 
     #[test]
     fn vrf_rule_matches_interfaces_of_a_vrf_only() {
-        let rules = with_default_rules(vec![rule(1000, Action::Vrf)]);
+        let rules = with_default_rules(vec![Rule::all(1000, Action::Vrf)]);
         assert_eq!(evaluate(&rules, false, "r0", Some(30)), table(30, true));
         assert_eq!(evaluate(&rules, false, "r0", None), table(254, false));
     }
@@ -307,8 +290,8 @@ mod tests {
     #[test]
     fn rule_with_other_selectors_makes_the_result_depend_on_packets() {
         let from = Some(("10.0.0.0".parse().unwrap(), 8));
-        let source = Rule { source: from, ..rule(50, Action::Table(9)) };
-        let ports = Rule { other: vec![1], ..rule(50, Action::Table(9)) };
+        let source = Rule { source: from, ..Rule::all(50, Action::Table(9)) };
+        let ports = Rule { other: vec![1], ..Rule::all(50, Action::Table(9)) };
         for selector in [source.clone(), ports] {
             let rules = with_default_rules(vec![selector]);
             assert_eq!(
@@ -318,7 +301,8 @@ mod tests {
         }
         // After the table's rule it concerns packets without a route there; with another
         // interface it does not match.
-        let after = with_default_rules(vec![iif("r0", rule(10, Action::Table(7))), source.clone()]);
+        let after =
+            with_default_rules(vec![iif("r0", Rule::all(10, Action::Table(7))), source.clone()]);
         assert_eq!(evaluate(&after, false, "r0", None), table(7, true));
         let others = with_default_rules(vec![iif("r1", source)]);
         assert_eq!(evaluate(&others, false, "r0", None), table(254, false));
@@ -326,18 +310,18 @@ mod tests {
 
     #[test]
     fn marks_output_interfaces_gotos_and_inverted_rules_are_evaluated() {
-        let marked = Rule { mark: Some((5, 0xff)), ..rule(50, Action::Table(9)) };
-        let out = Rule { output: Some("r0".to_owned()), ..rule(51, Action::Table(9)) };
-        let skip = rule(52, Action::Goto(60));
-        let skipped = rule(55, Action::Table(9));
-        let nothing = rule(60, Action::Nop);
-        let not_r1 = Rule { inverted: true, ..iif("r1", rule(61, Action::Table(8))) };
+        let marked = Rule { mark: Some((5, 0xff)), ..Rule::all(50, Action::Table(9)) };
+        let out = Rule { output: Some("r0".to_owned()), ..Rule::all(51, Action::Table(9)) };
+        let skip = Rule::all(52, Action::Goto(60));
+        let skipped = Rule::all(55, Action::Table(9));
+        let nothing = Rule::all(60, Action::Nop);
+        let not_r1 = Rule { inverted: true, ..iif("r1", Rule::all(61, Action::Table(8))) };
         let rules = with_default_rules(vec![marked, out, skip, skipped, nothing, not_r1]);
         assert_eq!(evaluate(&rules, false, "r0", None), table(8, true));
         assert_eq!(evaluate(&rules, false, "r1", None), table(254, false));
-        let refused = with_default_rules(vec![iif("r0", rule(5, Action::Prohibit))]);
+        let refused = with_default_rules(vec![iif("r0", Rule::all(5, Action::Prohibit))]);
         assert_eq!(evaluate(&refused, false, "r0", None), RuleResult::None);
-        let suppressed = Rule { suppressed: Some(0), ..rule(5, Action::Table(254)) };
+        let suppressed = Rule { suppressed: Some(0), ..Rule::all(5, Action::Table(254)) };
         assert!(matches!(
             evaluate(&with_default_rules(vec![suppressed]), false, "r0", None),
             RuleResult::Depends(_)

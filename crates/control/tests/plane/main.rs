@@ -19,23 +19,9 @@ pub(crate) fn both() -> [Rig; 2] {
 
 /// Returns a kernel's default rules, and one more: packets of an interface use another table first.
 pub(crate) fn ruled(interface: &str, table: u32) -> Vec<Rule> {
-    let rule = |priority, action| Rule {
-        v6: false,
-        priority,
-        action,
-        inverted: false,
-        source: None,
-        destination: None,
-        input: None,
-        output: None,
-        mark: None,
-        suppressed: None,
-        tos: 0,
-        other: Vec::new(),
-    };
-    let first = Rule { input: Some(interface.to_owned()), ..rule(100, Action::Table(table)) };
-    let main = rule(32766, Action::Table(MAIN));
-    vec![rule(0, Action::Table(LOCAL)), first, main]
+    let first = Rule::all(100, Action::Table(table));
+    let first = Rule { input: Some(interface.to_owned()), ..first };
+    vec![Rule::all(0, Action::Table(LOCAL)), first, Rule::all(32766, Action::Table(MAIN))]
 }
 
 #[test]
@@ -450,7 +436,7 @@ fn device_of_a_kind_that_cannot_be_a_port_is_named() {
 #[test]
 fn port_put_into_a_vrf_is_led_to_its_table_and_back_when_taken_out() {
     for mut rig in both() {
-        let rule = |priority, action| Rule { priority, action, ..ruled("eth9", 77)[0].clone() };
+        let rule = Rule::all;
         let rules = [
             rule(0, Action::Table(LOCAL)),
             rule(1000, Action::Vrf),

@@ -303,7 +303,7 @@ fn macvlan_device_over_a_vlan_device_belongs_to_it() {
 fn vlan_device_in_a_vrf_has_the_table_of_the_vrf() {
     for mut rig in both() {
         let vrf = |table| Link { kind: "vrf".to_owned(), table: Some(table), ..link(30) };
-        let rule = |priority, action| Rule { priority, action, ..ruled("eth9", 77)[0].clone() };
+        let rule = Rule::all;
         let main = rule(32766, Action::Table(MAIN));
         rig.plane.rules(&[rule(0, Action::Table(LOCAL)), rule(1000, Action::Vrf), main]);
         rig.commit();

@@ -79,6 +79,24 @@ impl Rule {
             && self.other.is_empty()
     }
 
+    /// Makes a rule for all IPv4 packets.
+    pub fn all(priority: u32, action: Action) -> Self {
+        Self {
+            v6: false,
+            priority,
+            action,
+            inverted: false,
+            source: None,
+            destination: None,
+            input: None,
+            output: None,
+            mark: None,
+            suppressed: None,
+            tos: 0,
+            other: Vec::new(),
+        }
+    }
+
     /// Reads a message; `None` if it is of another family than IPv4 and IPv6.
     ///
     /// # Errors
@@ -92,17 +110,9 @@ impl Rule {
         }
         let mut rule = Self {
             v6: family == AF_INET6,
-            priority: 0,
-            action: Action::Nop,
             inverted: head.u32(8) & FIB_RULE_INVERT != 0,
-            source: None,
-            destination: None,
-            input: None,
-            output: None,
-            mark: None,
-            suppressed: None,
             tos: head[3],
-            other: Vec::new(),
+            ..Self::all(0, Action::Nop)
         };
         let (mut table, mut goto, mut vrf) = (u32::from(head[4]), 0, false);
         let (mut mark, mut mask) = (0, u32::MAX);
