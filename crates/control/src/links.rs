@@ -21,36 +21,45 @@ pub fn exists(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
 }
 
-/// Returns the reason that an interface of this kind cannot be a port, if there is one: its packets
-/// are left to Linux.
+/// The effect of an interface that cannot be a port.
+pub const LEFT: &str = "its packets are left to Linux";
+
+/// Returns the reason that an interface cannot be a port, if there is one. With `bonds`, members of bonds
+/// can.
 ///
 /// A bond, a VLAN device or a MAC-VLAN device has no queues of its own, so that an AF_XDP
 /// socket on it receives nothing, or only packets that the lower interface passes. The packets of a
 /// member of a bond or a bridge belong to its master; a plain router forwards those of bonds
 /// (`plane/bonds.rs`).
-pub fn unfit(link: &Link) -> Option<String> {
+pub fn unfit(link: &Link, bonds: bool) -> Option<String> {
     let name = &link.name;
-    let effect = "its packets are left to Linux";
-    let (kind, advice) = match &*link.kind {
+    if let Some((kind, advice)) = unfit_kind(link) {
+        return Some(format!("{name} is {kind}, which cannot be a port{advice}: {LEFT}"));
+    }
+    let master = match &*link.member_of {
+        "bond" if bonds => return None,
+        "bond" | "team" => "a bond",
+        "bridge" | "openvswitch" => "a bridge",
+        _ => return None,
+    };
+    Some(format!("{name} is a member of {master}: {LEFT}"))
+}
+
+/// Returns the kind of an interface whose kind cannot be a port, and the advice for its configuration.
+fn unfit_kind(link: &Link) -> Option<(&'static str, &'static str)> {
+    Some(match &*link.kind {
         "bond" => ("a bond", " (configure its members)"),
         "team" => ("a team", ""),
         "vlan" => ("a VLAN device", " (configure the interface below it)"),
         "macvlan" | "macvtap" => ("a MAC-VLAN device", " (configure the interface below it)"),
         "ipvlan" | "ipvtap" => ("an IP-VLAN device", ""),
-        _ => match &*link.member_of {
-            "bond" | "team" => return Some(format!("{name} is a member of a bond: {effect}")),
-            "bridge" | "openvswitch" => {
-                return Some(format!("{name} is a member of a bridge: {effect}"));
-            }
-            _ => return None,
-        },
-    };
-    Some(format!("{name} is {kind}, which cannot be a port{advice}: {effect}"))
+        _ => return None,
+    })
 }
 
-/// Returns whether an interface is an Ethernet card, or the like, in a bond.
+/// Returns whether an interface can be a port, apart from its master, which is a bond.
 pub fn is_bond_member(link: &Link) -> bool {
-    link.member_of == "bond" && link.vlan.is_none() && link.macvlan_mode.is_none()
+    link.member_of == "bond" && unfit_kind(link).is_none()
 }
 
 /// Returns the reason of each interface, among these names, that cannot be a port; with `bonds`,
@@ -67,8 +76,7 @@ pub fn unfit_among<'n>(
     kernel.start_without_routes(&mut NullFollower)?;
     let links = kernel.mirror().links();
     let link = |name: &str| links.values().find(|link| link.name == name);
-    let unfit = |link: &Link| unfit(link).filter(|_| !bonds || !is_bond_member(link));
-    Ok(names.filter_map(|name| link(name).and_then(unfit)).collect())
+    Ok(names.filter_map(|name| unfit(link(name)?, bonds)).collect())
 }
 
 /// Lists the addresses of all interfaces, broadcast addresses included, each once and in order. An

@@ -173,8 +173,7 @@ impl Findings {
                 limited_by: "a frame of 4096 bytes",
             });
         }
-        if let Some(reason) = links::unfit(link).filter(|_| !bonds || !links::is_bond_member(link))
-        {
+        if let Some(reason) = links::unfit(link, bonds) {
             self.error(&reason);
         }
         if link.xdp && !running {

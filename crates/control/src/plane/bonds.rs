@@ -1,5 +1,4 @@
-//! Bonds of ports: a bond is a port without queues, like a VLAN device, over several ports (`Documentation/
-//! networking/bonding.rst` of the kernel).
+//! Bonds of ports: a bond is a port without queues, as a VLAN device is, over several ports.
 //!
 //! ```text
 //!   link bond0, 802.3ad ─┬─ eth0, active ─► port 0 ─┐ packets that they receive arrive on the bond
@@ -13,7 +12,8 @@
 //! everything. The other modes distribute packets of one flow, or change MAC addresses, and are left to
 //! Linux, as is a bond over a bond.
 //!
-//! A member that is no port of the router sends and receives by the kernel alone.
+//! A member that is no port of the router sends and receives by the kernel alone. Source: IEEE 802.1AX, and
+//! bonding.rst of the kernel's documentation.
 
 use std::collections::BTreeMap;
 
@@ -21,89 +21,75 @@ use feed::netlink::Link;
 
 use super::Plane;
 use super::ports::{PlanePort, PortBond};
+use crate::links::LEFT;
 
-/// The modes of bonds that forward (linux/if_bonding.h), by their names.
-const FORWARDED_MODES: [u8; 3] = [1, 2, 4];
-/// The names of all modes, as `ip link` writes them.
-const MODES: [&str; 7] = [
-    "balance-rr",
-    "active-backup",
-    "balance-xor",
-    "broadcast",
-    "802.3ad",
-    "balance-tlb",
-    "balance-alb",
+/// The modes, by their numbers in linux/if_bonding.h: their names, as `ip link` writes them, and whether
+/// the router forwards.
+const MODES: [(&str, bool); 7] = [
+    ("balance-rr", false),
+    ("active-backup", true),
+    ("balance-xor", true),
+    ("broadcast", false),
+    ("802.3ad", true),
+    ("balance-tlb", false),
+    ("balance-alb", false),
 ];
 
 impl Plane {
-    /// Makes ports of the bonds of ports, and returns them by the index of their interface.
+    /// Makes ports of the bonds of ports, and returns them by the index of their interface; sets which
+    /// members are left to Linux.
     pub(super) fn assign_bonds(&mut self) -> BTreeMap<u32, PlanePort> {
-        let mut bonds = BTreeMap::new();
-        let bonded = self.ports.iter().filter(|port| port.is_bonded);
-        let down = |port: &PlanePort| {
-            let name = &port.name;
-            format!("{name} is a member of a bond that is not up: its packets are left to Linux")
-        };
-        let mut reasons: BTreeMap<u32, Option<String>> =
-            bonded.map(|port| (port.interface, Some(down(port)))).collect();
-        for (&interface, link) in self.stacked.bonds() {
-            let ports = self.ports.iter();
-            let members: Vec<_> = ports.filter(|port| port.is_member_of(interface)).collect();
-            if members.is_empty() {
-                continue;
-            }
-            let bond = self.bond_port(interface, link, &members);
-            for member in members {
-                let (name, bond_name) = (&member.name, &link.name);
-                let reason = match &bond {
-                    Err(reason) => Some(format!("{name} is a member of {bond_name}, and {reason}")),
-                    Ok(_) if !member.is_active_member => {
-                        Some(format!("{name} is no active member of {bond_name}"))
-                    }
-                    Ok(_) => None,
-                };
-                let effect = |reason| format!("{reason}: its packets are left to Linux");
-                reasons.insert(member.interface, reason.map(effect));
-            }
-            bonds.extend(bond.ok().map(|bond| (interface, bond)));
-        }
+        let bonds: BTreeMap<u32, Result<PlanePort, String>> = self
+            .stacked
+            .bonds()
+            .filter_map(|(&interface, link)| Some((interface, self.bond_port(interface, link)?)))
+            .collect();
         let mut changed = false;
-        for (interface, reason) in reasons {
-            let member = self.ports.iter_mut().find(|port| port.interface == interface);
-            let Some(member) = member else { continue };
-            changed |= member.unfit != reason;
-            member.unfit = reason;
+        for member in self.ports.iter_mut().filter(|port| port.is_bonded) {
+            let reason = match member.master.and_then(|bond| bonds.get(&bond)) {
+                Some(Ok(_)) if member.is_active_member => None,
+                Some(Ok(bond)) => Some(format!("is no active member of {}", bond.name)),
+                Some(Err(reason)) => Some(format!("is a member of {reason}")),
+                None => Some("is a member of a bond that is down".to_owned()),
+            };
+            let unfit = reason.map(|reason| format!("{} {reason}: {LEFT}", member.name));
+            changed |= member.unfit != unfit;
+            member.unfit = unfit;
         }
         if changed {
             self.ports_changed();
         }
-        bonds
+        bonds.into_iter().filter_map(|(interface, bond)| Some((interface, bond.ok()?))).collect()
     }
 
-    /// Makes the port of a bond of these members.
+    /// Makes the port of a bond; returns `None` if no port is a member of it.
     ///
     /// # Errors
     ///
-    /// The reason that it cannot be one.
-    fn bond_port(
-        &self,
-        interface: u32,
-        link: &Link,
-        members: &[&PlanePort],
-    ) -> Result<PlanePort, String> {
-        let mode = link.bond_mode.unwrap_or(u8::MAX);
-        if !FORWARDED_MODES.contains(&mode) {
-            let name = MODES.get(usize::from(mode)).copied().unwrap_or("unknown");
-            return Err(format!("the mode {name} is not forwarded"));
+    /// The bond's name, and the reason that it cannot be one.
+    fn bond_port(&self, interface: u32, link: &Link) -> Option<Result<PlanePort, String>> {
+        let members = || self.ports.iter().filter(|port| port.is_member_of(interface));
+        let sources = members().next()?.sources;
+        let (mode, forwards) = MODES
+            .get(usize::from(link.bond_mode.unwrap_or(u8::MAX)))
+            .copied()
+            .unwrap_or(("unknown", false));
+        if !forwards {
+            return Some(Err(format!("{}, and the mode {mode} is not forwarded", link.name)));
         }
-        let active = || members.iter().filter(|member| member.is_active_member && !member.gone);
+        let port = match self.stacked_port(interface, link) {
+            Ok(port) => port,
+            Err(reason) => return Some(Err(format!("{}, and {reason}", link.name))),
+        };
+        let active = || members().filter(|member| member.is_active_member && !member.gone);
         let sends = active().filter(|member| member.up && member.served);
-        let mut port = self.stacked_port(interface, link)?;
         let bond = PortBond { members: sends.map(|member| member.interface).collect() };
-        port.up &= !bond.members.is_empty();
-        port.served = active().any(|member| member.served);
-        port.sources = members.first().map(|member| member.sources).unwrap_or_default();
-        port.bond = Some(bond);
-        Ok(port)
+        Some(Ok(PlanePort {
+            up: port.up && !bond.members.is_empty(),
+            served: active().any(|member| member.served),
+            sources,
+            bond: Some(bond),
+            ..port
+        }))
     }
 }

@@ -390,7 +390,7 @@ impl Ports {
                 next.up = link.up && link.running;
                 next.enabled = link.up;
                 next.master = link.master;
-                next.unfit = links::unfit(link);
+                next.unfit = links::unfit(link, false);
                 next.is_bonded = links::is_bond_member(link);
                 next.is_active_member = link.is_active_member;
             }

@@ -44,7 +44,8 @@ impl StackedDevices {
     }
 }
 
-/// Returns the table that the rules select for packets of a VLAN device.
+/// Returns the table that the rules select for packets of a stacked device, and whether they name a later
+/// one.
 ///
 /// # Errors
 ///
@@ -72,7 +73,8 @@ impl Plane {
         self.stacked_are_stale |= self.stacked.update(interface, link);
     }
 
-    /// Sets whether bonds of the ports, and VLAN devices over them, forward; the default is that they are left to Linux.
+    /// Sets whether bonds of the ports, and VLAN devices over them, forward; by default they are left to
+    /// Linux.
     pub fn set_forwards_stacked(&mut self, forwards: bool) {
         self.forwards_stacked = forwards;
         self.assign_stacked();
