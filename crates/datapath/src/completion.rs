@@ -13,6 +13,7 @@ use port::{Arena, Frame};
 use super::batch::Kind;
 use super::ingress::FrameIngress;
 use super::punt::Policer;
+use super::source::check_sources;
 use super::turn::{Lane, Punts, Turn, rewrite, stage};
 use super::{Adjacencies, Batch, Ingress, PuntClass, ReversePathFilter, Verdict, WantSender};
 use crate::stats::WorkerStats;
@@ -34,8 +35,8 @@ pub(super) struct Completion<'w> {
 
 impl Completion<'_> {
     /// Stages the frames, or ends or holds them. If they are `TAGGED`, `arrivals` has the ingress of each,
-    /// and those of later batches are moved to `deferred`; otherwise all arrived
-    /// on port number `number`. The port with index `lane` has received them.
+    /// and those of later batches are moved to `deferred`; otherwise all arrived on port number `number`.
+    /// Port `lane`, which is another one for a member of a bond, has received them.
     #[inline(always)]
     pub(super) fn complete<const TAGGED: bool>(
         self,
@@ -49,16 +50,7 @@ impl Completion<'_> {
         let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
         let may_redirect = isolated == [false; 2] && terms.secondary_macs.is_empty();
         let checks = terms.sources != ReversePathFilter::Off;
-        let locals = &*terms.locals;
-        let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
-        let mut check_source = |kind, arrival: u16| {
-            let (own, hop) = match kind {
-                Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
-                Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
-                Kind::Done(_) | Kind::Deferred => None,
-            }?;
-            terms.sources.check(adjacencies, hop, arrival.into(), own).err()
-        };
+        let mut check_source = check_sources(batch, adjacencies, terms);
         let mut arrivals = arrivals.iter();
         for (mut frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
             let mut ingress = FrameIngress::untagged(number);

@@ -69,6 +69,26 @@ impl ReversePathFilter {
     }
 }
 
+/// Makes the check of a batch's packets by the filter of their settings: called for each frame in order,
+/// with its kind and the port that it arrived on, it returns the verdict of a packet that is refused.
+#[inline(always)]
+pub(super) fn check_sources<'b>(
+    batch: &'b Batch,
+    adjacencies: &'b Adjacencies,
+    terms: &'b Ingress,
+) -> impl FnMut(Kind, u16) -> Option<Verdict> + 'b {
+    let locals = &*terms.locals;
+    let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
+    move |kind, port| {
+        let (own, hop) = match kind {
+            Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
+            Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
+            Kind::Done(_) | Kind::Deferred => None,
+        }?;
+        terms.sources.check(adjacencies, hop, port.into(), own).err()
+    }
+}
+
 /// The ingress interface of a port's packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival<'w> {
@@ -100,15 +120,8 @@ pub(super) fn drop_spoofed(
     // After the tables: these adjacencies contain every hop of those tables.
     let adjacencies = adjacencies.current();
     let mut outcomes = batch.outcomes();
-    let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
-    let mut is_spoofed = || {
-        let (own, hop) = match outcomes.next()?.0 {
-            Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
-            Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
-            Kind::Done(_) | Kind::Deferred => None,
-        }?;
-        terms.sources.check(adjacencies, hop, port, own).err()
-    };
+    let mut check_source = check_sources(batch, adjacencies, terms);
+    let mut is_spoofed = || check_source(outcomes.next()?.0, port as u16);
     let (mut dropped, mut bytes) = (0, 0);
     for frame in frames.extract_if(.., |_| is_spoofed().is_some()) {
         dropped += 1;
