@@ -47,6 +47,12 @@ pub fn flow_v6(frame: &[u8], seed: u64) -> u64 {
     frame.get(ethernet::LEN..).map_or(seed, |packet| of_v6(packet, seed, true))
 }
 
+/// Returns the flow of the packet in an Ethernet frame without tags, by its type.
+pub(super) fn flow(frame: &[u8], seed: u64) -> u64 {
+    let is_v4 = ethernet::View::parse(frame).is_ok_and(|ether| ether.kind() == ethernet::IPV4);
+    if is_v4 { flow_v4(frame, seed) } else { flow_v6(frame, seed) }
+}
+
 fn of_v4(packet: &[u8], seed: u64, outer: bool) -> u64 {
     let Ok(packet) = ipv4::View::parse(packet) else { return seed };
     let mut upper = 0;
@@ -136,17 +142,23 @@ mod tests {
         ];
         for (what, words) in ways {
             for seed in [0, 1, 0x1234_5678_9abc_def0] {
-                let mut four = vec![0_u32; BUCKETS];
-                let mut six = vec![0_u32; BUCKETS];
+                // By the low bits, as groups choose, and by the high ones, as bonds do.
+                let [mut four, mut six] = [(); 2].map(|()| [(); 2].map(|()| vec![0_u32; BUCKETS]));
                 for n in 0..FLOWS {
                     let [addresses, upper] = words(n);
                     let (src, dst) = (addresses >> 32, addresses & 0xffff_ffff);
                     let prefix = 0x2001_0db8 << 32;
-                    four[mix([addresses, upper], seed) as usize % BUCKETS] += 1;
-                    six[mix([prefix, src, prefix, dst, upper], seed) as usize % BUCKETS] += 1;
+                    let flows = [
+                        mix([addresses, upper], seed),
+                        mix([prefix, src, prefix, dst, upper], seed),
+                    ];
+                    for (flow, [low, high]) in flows.into_iter().zip([&mut four, &mut six]) {
+                        low[flow as usize % BUCKETS] += 1;
+                        high[(flow >> 52) as usize] += 1;
+                    }
                 }
                 let even = FLOWS as f64 / BUCKETS as f64;
-                for buckets in [four, six] {
+                for buckets in four.into_iter().chain(six) {
                     let off = buckets.iter().map(|&had| (f64::from(had) - even).powi(2) / even);
                     let chi = off.sum::<f64>() / (BUCKETS - 1) as f64;
                     assert!((0.9..1.1).contains(&chi), "{what}, seed {seed}: {chi}");

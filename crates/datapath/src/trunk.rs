@@ -23,6 +23,8 @@ use super::{Ingresses, Parsed, Verdict};
 pub(super) struct Trunk<'w> {
     /// Its number.
     pub(super) port: u16,
+    /// Its group.
+    pub(super) group: u16,
     /// The VLAN devices directly over it.
     pub(super) vlans: &'w VlanTable,
     /// The settings of all ports.
@@ -36,7 +38,7 @@ impl Trunk<'_> {
     #[inline(always)]
     pub(super) fn ingress(&self, frame: &[u8]) -> (FrameIngress, u16) {
         let mut ingress = FrameIngress::untagged(self.port);
-        let (mut group, mut vlans) = (self.ingresses.group(self.port), self.vlans);
+        let (mut group, mut vlans) = (self.group, self.vlans);
         let Some((_, mut rest)) = frame.split_first_chunk::<MACS>() else {
             return (ingress, group);
         };

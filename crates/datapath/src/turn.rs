@@ -14,6 +14,7 @@ use port::{Arena, Frame, Port};
 use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Kind, SIZE};
+use super::flow::flow;
 use super::hold::{HELD, Held, Hold, Wait};
 use super::ingress::FrameIngress;
 use super::punt::{Policer, Punt};
@@ -256,13 +257,8 @@ pub(super) fn stage(
     }
     let Some(device) = adjacencies.vlan(number) else { return Err(frame) };
     let port = device.port(|| {
-        // Other bits than those by which a member of a group is chosen.
-        let (bytes, seed) =
-            (arena.bytes(&frame).get(tags..).unwrap_or_default(), !adjacencies.seed());
-        match bytes.get(2 * 6..ethernet::LEN) {
-            Some([0x08, 0x00]) => flow_v4(bytes, seed),
-            _ => flow_v6(bytes, seed),
-        }
+        let packet = arena.bytes(&frame).get(tags..).unwrap_or_default();
+        flow(packet, adjacencies.seed())
     });
     let Some(lane) = lanes.get_mut(usize::from(port)) else { return Err(frame) };
     let has_room = match device.len().checked_sub(tags) {

@@ -100,11 +100,12 @@ impl VlanDevice {
         device
     }
 
-    /// Returns the number of the port by which a packet leaves: with several, that of its flow. Without
-    /// any, it is no port.
+    /// Returns the number of the port by which a packet leaves: with several, that of its flow, by the high
+    /// bits of the hash, since groups use the low ones. Without any, it is no port.
     #[inline(always)]
     pub(super) fn port(&self, flow: impl FnOnce() -> u64) -> u16 {
-        let at = if self.count > 1 { (flow() % self.count as u64) as usize } else { 0 };
+        let scaled = |flow: u64| (u128::from(flow) * self.count as u128) >> 64;
+        let at = if self.count > 1 { scaled(flow()) as usize } else { 0 };
         self.ports.get(at).copied().unwrap_or(u16::MAX)
     }
 
@@ -121,9 +122,10 @@ impl VlanDevice {
         if self.len == 0 {
             return;
         }
+        const IPV4: [u8; 2] = ethernet::IPV4.to_be_bytes();
         let class = match frame.get(MACS + self.len..) {
             // The TOS of an IPv4 packet: the second byte after the type.
-            Some(&[0x08, 0x00, _, tos, ..]) => usize::from(tos >> 3 & 3),
+            Some(&[t0, t1, _, tos, ..]) if [t0, t1] == IPV4 => usize::from(tos >> 3 & 3),
             _ => 0,
         };
         let Some(&tags) = self.tags.get(class) else { return };

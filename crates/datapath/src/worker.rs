@@ -231,15 +231,16 @@ impl<L: Lookup> Worker<L> {
             return 0;
         }
         let ingresses = ingresses.current();
-        let (own, port) = (lane.mac, ingresses.get(ingress));
-        let number = port.member_of.unwrap_or(ingress as u16);
+        let own = lane.mac;
+        let number = ingresses.get(ingress).member_of.unwrap_or(ingress as u16);
         let terms = ingresses.get(number.into());
         let mac = terms.mac.unwrap_or(own);
         let hook = hook.filter(|hook| hook.handles_port(ingress));
         // A hook's ports have no VLAN devices: their packets would pass it.
         let has_vlans = !terms.vlans.is_empty() && !handed && hook.is_none();
-        let trunk =
-            has_vlans.then(|| Trunk { port: number, vlans: &terms.vlans, ingresses, mac: own });
+        let group = ingresses.group(number);
+        let (port, vlans) = (number, &*terms.vlans);
+        let trunk = has_vlans.then_some(Trunk { port, group, vlans, ingresses, mac: own });
         if !has_vlans && !terms.secondary_macs.is_empty() && !handed {
             // The worker that hands packets over has readdressed them.
             readdress(arena, frames, mac, &terms.secondary_macs);
@@ -261,7 +262,7 @@ impl<L: Lookup> Worker<L> {
         }
         done.clear();
         loop {
-            let mut group = ingresses.group(number);
+            let mut group = group;
             if let Some(trunk) = &trunk {
                 let held = lanes.get(from).map(|lane| &lane.hold);
                 let first = frames.first().map(|frame| trunk.ingress(arena.bytes(frame)).1);
