@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use datapath::stats::WorkerStats;
 use datapath::{
-    Adjacencies, Adjacency, FIRST_VLAN, Group, Ingress, Ingresses, Locals, ReversePathFilter,
-    Tables, VlanDevice, VlanTable, VlanTag, Worker, WorkerSetup, wants,
+    Adjacencies, Adjacency, FIRST_STACKED, Group, Ingress, Ingresses, Locals, ReversePathFilter,
+    StackedDevice, Tables, VlanTable, VlanTag, Worker, WorkerSetup, wants,
 };
 use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use output::progress;
@@ -209,10 +209,10 @@ fn worker(
     let locals = Arc::new(Locals::new([OWN], [1]));
     let ingress = Ingress { mac: Some(MAC), table: 0, locals, sources, ..Ingress::default() };
     let mut devices = VlanTable::default();
-    (1..=args.vlans).for_each(|id| devices.insert(ethernet::VLAN, id, FIRST_VLAN + id - 1));
+    (1..=args.vlans).for_each(|id| devices.insert(ethernet::VLAN, id, FIRST_STACKED + id - 1));
     let below = Ingress { vlans: Arc::new(devices), ..ingress.clone() };
     let devices = vec![Some(ingress); args.vlans.into()];
-    let ingresses = Ingresses::new([below]).with_vlans(devices);
+    let ingresses = Ingresses::new([below]).with_stacked(devices);
     Ok(Worker::new(WorkerSetup {
         arena: Arena::new(2048, 2048).context("memory for frames")?,
         ports,
@@ -266,11 +266,11 @@ fn adjacencies(highest: Hop, members: u8, vlans: u16) -> Adjacencies {
     let mut adjacencies = Adjacencies::new();
     let device = |port, id| {
         let tag = VlanTag { protocol: ethernet::VLAN, id, priorities: [0; 4] };
-        Some(VlanDevice::new(&[port], &[tag]))
+        Some(StackedDevice::new(&[port], &[tag]))
     };
     let devices = (1..=vlans).map(|id| device(0, id)).chain([device(1, 4094)]);
-    adjacencies.set_vlans(devices.collect());
-    let port = if vlans > 0 { FIRST_VLAN + vlans } else { 1 };
+    adjacencies.set_stacked(devices.collect());
+    let port = if vlans > 0 { FIRST_STACKED + vlans } else { 1 };
     let members = if members > 1 { u32::from(members) } else { 0 };
     for hop in 1..=highest.0 + members {
         let [_, high, middle, low] = hop.to_be_bytes();

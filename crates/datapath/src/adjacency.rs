@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use fib::Hop;
 
-use super::{FIRST_VLAN, Group, Verdict, VlanDevice};
+use super::{FIRST_STACKED, Group, StackedDevice, Verdict};
 
 /// The adjacency of a hop: the port that a packet leaves on, and the MAC addresses that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,8 +182,8 @@ pub struct Adjacencies {
     groups: Vec<Option<Arc<Group>>>,
     /// The seed of the flow hash.
     seed: u64,
-    /// The VLAN devices by port number, from [`FIRST_VLAN`] on; `None` for a number without one.
-    vlans: Arc<[Option<VlanDevice>]>,
+    /// The stacked devices by port number, from [`FIRST_STACKED`] on; `None` for a number without one.
+    stacked: Arc<[Option<StackedDevice>]>,
 }
 
 impl Adjacencies {
@@ -198,15 +198,15 @@ impl Adjacencies {
         Self { seed, ..self }
     }
 
-    /// Sets the VLAN devices, by port number from [`FIRST_VLAN`] on.
-    pub fn set_vlans(&mut self, vlans: Arc<[Option<VlanDevice>]>) {
-        self.vlans = vlans;
+    /// Sets the stacked devices, by port number from [`FIRST_STACKED`] on.
+    pub fn set_stacked(&mut self, stacked: Arc<[Option<StackedDevice>]>) {
+        self.stacked = stacked;
     }
 
-    /// Returns the VLAN device with this port number.
+    /// Returns the stacked device with this port number.
     #[inline]
-    pub fn vlan(&self, port: u16) -> Option<&VlanDevice> {
-        self.vlans.get(usize::from(port.checked_sub(FIRST_VLAN)?))?.as_ref()
+    pub fn stacked(&self, port: u16) -> Option<&StackedDevice> {
+        self.stacked.get(usize::from(port.checked_sub(FIRST_STACKED)?))?.as_ref()
     }
 
     /// Sets the adjacency of `hop`. [`Hop::NONE`] is always no route and is not changed.

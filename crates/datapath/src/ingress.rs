@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use super::{FIRST_VLAN, Locals, VlanTable};
+use super::{FIRST_STACKED, Locals, VlanTable};
 
 /// The reverse path filter of a port (RFC 3704): the sources that its packets may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,9 +94,9 @@ impl FrameIngress {
 #[derive(Clone, Debug, Default)]
 pub struct Ingresses {
     by_port: Vec<Ingress>,
-    /// The settings of VLAN devices, from port number [`FIRST_VLAN`] on.
-    vlans: Vec<Option<Ingress>>,
-    /// The first of the ports with settings like those of each VLAN device, and whether VLAN devices
+    /// The settings of stacked devices, from port number [`FIRST_STACKED`] on.
+    stacked: Vec<Option<Ingress>>,
+    /// The first of the ports with settings like those of each stacked device, and whether VLAN devices
     /// are over it.
     groups: Vec<(u16, bool)>,
     /// The settings of ports beyond the end.
@@ -115,17 +115,17 @@ impl Ingresses {
         Self { others: ingress, ..Self::default() }
     }
 
-    /// Adds the settings of VLAN devices, by port number from [`FIRST_VLAN`] on; `None` for a number
+    /// Adds the settings of stacked devices, by port number from [`FIRST_STACKED`] on; `None` for a number
     /// without a device.
     ///
     /// # Complexity
     ///
     /// O(devices × different settings).
     #[must_use]
-    pub fn with_vlans(mut self, vlans: Vec<Option<Ingress>>) -> Self {
+    pub fn with_stacked(mut self, stacked: Vec<Option<Ingress>>) -> Self {
         let mut leaders: Vec<u16> = (0..self.by_port.len() as u16).collect();
-        self.vlans = vlans;
-        for (number, ingress) in (FIRST_VLAN..).zip(&self.vlans) {
+        self.stacked = stacked;
+        for (number, ingress) in (FIRST_STACKED..).zip(&self.stacked) {
             let leader = ingress.as_ref().and_then(|ingress| {
                 leaders.iter().copied().find(|port| self.get((*port).into()).is_like(ingress))
             });
@@ -141,33 +141,33 @@ impl Ingresses {
     /// Returns the settings for packets of a port.
     #[inline]
     pub fn get(&self, port: usize) -> &Ingress {
-        let ingress = match port.checked_sub(FIRST_VLAN.into()) {
+        let ingress = match port.checked_sub(FIRST_STACKED.into()) {
             None => self.by_port.get(port),
-            Some(at) => self.vlans.get(at).and_then(Option::as_ref),
+            Some(at) => self.stacked.get(at).and_then(Option::as_ref),
         };
         ingress.unwrap_or(&self.others)
     }
 
-    /// Returns whether there is a port with this number: any below [`FIRST_VLAN`].
+    /// Returns whether there is a port with this number: any below [`FIRST_STACKED`].
     #[inline]
     pub fn has(&self, port: u16) -> bool {
-        let at = port.checked_sub(FIRST_VLAN).map(usize::from);
-        at.is_none_or(|at| self.vlans.get(at).is_some_and(Option::is_some))
+        let at = port.checked_sub(FIRST_STACKED).map(usize::from);
+        at.is_none_or(|at| self.stacked.get(at).is_some_and(Option::is_some))
     }
 
     /// Returns the port that stands for all ports whose packets are processed alike: `port` itself,
-    /// or, for a VLAN device, the first one with the same settings.
+    /// or, for a stacked device, the first one with the same settings.
     #[inline]
     pub fn group(&self, port: u16) -> u16 {
-        let at = port.checked_sub(FIRST_VLAN).map(usize::from);
+        let at = port.checked_sub(FIRST_STACKED).map(usize::from);
         at.and_then(|at| self.groups.get(at)).map_or(port, |&(group, _)| group)
     }
 
-    /// Returns the group of the VLAN device with this port number, and the VLAN devices directly over it
+    /// Returns the group of the stacked device with this port number, and the VLAN devices directly over it
     /// if there are any.
     #[inline(always)]
-    pub(super) fn vlan(&self, port: u16) -> (u16, Option<&VlanTable>) {
-        let at = usize::from(port.wrapping_sub(FIRST_VLAN));
+    pub(super) fn stacked(&self, port: u16) -> (u16, Option<&VlanTable>) {
+        let at = usize::from(port.wrapping_sub(FIRST_STACKED));
         let &(group, has_vlans) = self.groups.get(at).unwrap_or(&(port, false));
         (group, if has_vlans { Some(&self.get(port.into()).vlans) } else { None })
     }

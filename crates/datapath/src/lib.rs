@@ -53,6 +53,7 @@ mod rewrite;
 mod sample;
 mod secondary_macs;
 mod source;
+mod stacked;
 pub mod stats;
 mod trunk;
 mod turn;
@@ -76,9 +77,8 @@ pub use parse::{Parsed, parse, source_v4, source_v6};
 pub use punt::{PuntClass, PuntRates};
 use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
+pub use stacked::{FIRST_STACKED, MOST_MEMBERS, MOST_STACKED, StackedDevice};
 pub use verdict::{Class, Origin, Verdict, VerdictMap};
-pub use vlan::{
-    FIRST_VLAN, MOST_MEMBERS, MOST_VLANS, TOS_PRIORITIES, VlanDevice, VlanTable, VlanTag,
-};
+pub use vlan::{TOS_PRIORITIES, VlanTable, VlanTag};
 pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};
 pub use worker::{SuspendedState, TICK, Worker, WorkerSetup};

@@ -47,7 +47,7 @@ impl Trunk<'_> {
             let Some(device) = vlans.get([p0, p1], [c0, c1]) else { break };
             ingress = FrameIngress { port: device, tags: ingress.tags + TAG as u16 };
             let over;
-            (group, over) = self.ingresses.vlan(device);
+            (group, over) = self.ingresses.stacked(device);
             let Some(over) = over else { break };
             (vlans, rest) = (over, inner);
         }

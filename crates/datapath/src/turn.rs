@@ -20,7 +20,7 @@ use super::ingress::FrameIngress;
 use super::punt::{Policer, Punt};
 use super::want::Key;
 use super::{
-    Adjacencies, Adjacency, Batch, Class, FIRST_VLAN, Rewritten, Verdict, WantSender, flow_v4,
+    Adjacencies, Adjacency, Batch, Class, FIRST_STACKED, Rewritten, Verdict, WantSender, flow_v4,
     flow_v6, originate, rewrite_v4, rewrite_v6,
 };
 use crate::stats::WorkerStats;
@@ -247,7 +247,7 @@ pub(super) fn stage(
     len: usize,
 ) -> Result<(), Frame> {
     let number = exit.number();
-    if number < FIRST_VLAN {
+    if number < FIRST_STACKED {
         let Some(lane) = lanes.get_mut(usize::from(number)) else { return Err(frame) };
         if tags > 0 {
             arena.shrink_front(&mut frame, tags);
@@ -255,7 +255,7 @@ pub(super) fn stage(
         lane.stage(arena, frame, len);
         return Ok(());
     }
-    let Some(device) = adjacencies.vlan(number) else { return Err(frame) };
+    let Some(device) = adjacencies.stacked(number) else { return Err(frame) };
     let port = device.port(|| {
         let packet = arena.bytes(&frame).get(tags..).unwrap_or_default();
         flow(packet, adjacencies.seed())

@@ -5,12 +5,10 @@
 //!   … rewrite ─► adjacency on port 0x8000 ─► Adjacencies: its tags, port 0 ─► tag written ─► port 0
 //! ```
 //!
-//! A VLAN device has a port number of its own, from [`FIRST_VLAN`] on, by which it has settings
-//! (`Ingresses`) and is the exit of adjacencies. It has no queues: its frames are received and sent by
-//! the port below, with one tag, or with two if a VLAN device is over another one (QinQ). The worker
-//! parses a frame behind its tags (`trunk.rs`), and writes those of the exit when it stages the frame, so the
-//! stages in between know no tags. A frame that is not sent keeps the tags, since the host receives it on
-//! the port below.
+//! A VLAN device is a stacked device (`stacked.rs`) with one tag, or with two if it is over another one
+//! (QinQ). The worker parses a frame behind its tags (`trunk.rs`), and writes those of the exit when it
+//! stages the frame, so the stages in between know no tags. A frame that is not sent keeps the tags,
+//! since the host receives it on the port below.
 //!
 //! **Batches.** Frames of different VLANs arrive together. A batch is looked up in one table, so the
 //! frames are divided: those of devices whose settings are alike (`Ingresses::group`) stay one
@@ -20,18 +18,10 @@
 //! **Priority.** A tag has the priority that Linux would give it: `egress-qos-map` of the device,
 //! applied to the priority of the packet's TOS (IPv4), or to 0 (IPv6).
 //!
-//! A tag that no device has stays in its frame, which the host receives ([`Verdict::Tagged`](super::Verdict)).
+//! A tag that no device has stays in its frame, which the host receives
+//! ([`Verdict::Tagged`](super::Verdict)).
 
 use wire::ethernet;
-
-/// The port number of the first VLAN device; ports below it have queues.
-pub const FIRST_VLAN: u16 = 0x8000;
-
-/// The most VLAN devices of a worker.
-pub const MOST_VLANS: usize = 0x7000;
-
-/// The most members of a bond.
-pub const MOST_MEMBERS: usize = 16;
 
 /// The most tags of a frame.
 pub(super) const MAX_TAGS: usize = 2;
@@ -59,88 +49,10 @@ pub struct VlanTag {
 
 impl VlanTag {
     /// Returns the tag's bytes with a priority.
-    fn bytes(&self, priority: u8) -> [u8; TAG] {
+    pub(super) fn bytes(&self, priority: u8) -> [u8; TAG] {
         let control = u16::from(priority & 7) << 13 | self.id & 0x0fff;
         let ([p0, p1], [c0, c1]) = (self.protocol.to_be_bytes(), control.to_be_bytes());
         [p0, p1, c0, c1]
-    }
-}
-
-/// A VLAN device as an exit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VlanDevice {
-    /// The numbers of the ports below, which have the queues: several are the members of a bond.
-    ports: [u16; MOST_MEMBERS],
-    /// The number of ports below.
-    count: usize,
-    /// The length of its tags.
-    len: usize,
-    /// Its tags, the outer one first, for packets with each of [`TOS_PRIORITIES`].
-    tags: [[u8; MAX_TAGS * TAG]; 4],
-}
-
-impl VlanDevice {
-    /// Makes the exit of a device with these tags, the outer one first, over these ports. Tags beyond the
-    /// second, and ports beyond the first [`MOST_MEMBERS`], are ignored.
-    pub fn new(ports: &[u16], tags: &[VlanTag]) -> Self {
-        let mut device = Self {
-            ports: [u16::MAX; MOST_MEMBERS],
-            count: ports.len().min(MOST_MEMBERS),
-            len: tags.len().min(MAX_TAGS) * TAG,
-            tags: Default::default(),
-        };
-        for (to, port) in device.ports.iter_mut().zip(ports) {
-            *to = *port;
-        }
-        for (class, bytes) in device.tags.iter_mut().enumerate() {
-            for (tag, to) in tags.iter().zip(bytes.chunks_exact_mut(TAG)) {
-                to.copy_from_slice(&tag.bytes(tag.priorities[class]));
-            }
-        }
-        device
-    }
-
-    /// Returns the number of the port by which a packet leaves: with several, that of its flow, by the high
-    /// bits of the hash, since groups use the low ones. Without any, it is no port.
-    #[inline(always)]
-    pub(super) fn port(&self, flow: impl FnOnce() -> u64) -> u16 {
-        let scaled = |flow: u64| (u128::from(flow) * self.count as u128) >> 64;
-        let at = if self.count > 1 { scaled(flow()) as usize } else { 0 };
-        self.ports.get(at).copied().unwrap_or(u16::MAX)
-    }
-
-    /// Returns the length of its tags.
-    #[inline(always)]
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Writes the MAC addresses and the device's tags to a frame that has room for both before its type. A
-    /// device without tags writes nothing: the rewrite has written the addresses.
-    #[inline(always)]
-    pub(super) fn write(&self, frame: &mut [u8], macs: [u8; MACS]) {
-        if self.len == 0 {
-            return;
-        }
-        const IPV4: [u8; 2] = ethernet::IPV4.to_be_bytes();
-        let class = match frame.get(MACS + self.len..) {
-            // The TOS of an IPv4 packet: the second byte after the type.
-            Some(&[t0, t1, _, tos, ..]) if [t0, t1] == IPV4 => usize::from(tos >> 3 & 3),
-            _ => 0,
-        };
-        let Some(&tags) = self.tags.get(class) else { return };
-        // One tag is stored with the addresses: copies of a variable length cost more.
-        if self.len == TAG {
-            let ([a, b, c, d, e, f, g, h, i, j, k, l], [m, n, o, p, ..]) = (macs, tags);
-            if let Some(head) = frame.first_chunk_mut() {
-                *head = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p];
-            }
-        } else if let Some((first, rest)) = frame.split_first_chunk_mut() {
-            *first = macs;
-            if let Some(rest) = rest.first_chunk_mut() {
-                *rest = tags;
-            }
-        }
     }
 }
 

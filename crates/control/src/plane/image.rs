@@ -26,7 +26,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use datapath::FIRST_VLAN;
+use datapath::FIRST_STACKED;
 use feed::netlink::{Target, Via};
 use fib::Full;
 use fib::image::{BadImage, Image, NotStorable, Writer};
@@ -312,9 +312,9 @@ impl Plane {
         };
         let ports: Vec<_> =
             (0..).zip(self.ports.iter()).map(|(at, port)| ingress(at, port)).collect();
-        let slots = (FIRST_VLAN..).zip(self.ports.vlan_slots());
-        let vlans = slots.map(|(at, port)| port.as_ref().map(|port| ingress(at, port))).collect();
-        let ingresses = super::Ingresses::new(ports).with_vlans(vlans);
+        let slots = (FIRST_STACKED..).zip(self.ports.stacked_slots());
+        let stacked = slots.map(|(at, port)| port.as_ref().map(|port| ingress(at, port))).collect();
+        let ingresses = super::Ingresses::new(ports).with_stacked(stacked);
         self.ingresses.publish(Box::new(ingresses));
     }
 }

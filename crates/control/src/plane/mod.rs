@@ -150,7 +150,7 @@ pub struct Plane {
     /// A stacked device has changed since they were assigned.
     stacked_are_stale: bool,
     /// The published adjacencies have other VLAN devices.
-    vlans_changed: bool,
+    stacked_changed: bool,
     /// Workers may have readers: the set of tables is fixed.
     has_readers: bool,
     ages: Ages,
@@ -183,7 +183,7 @@ impl Plane {
             stacked: StackedDevices::default(),
             forwards_stacked: false,
             stacked_are_stale: false,
-            vlans_changed: false,
+            stacked_changed: false,
             has_readers: false,
             hops: Hops::default(),
             groups: HashMap::new(),
@@ -427,7 +427,7 @@ impl Plane {
         // Routes before the first commit existed before the start.
         self.ages.is_paused = false;
         let changed = self.is_stale && self.update_adjacencies();
-        if changed || self.vlans_changed {
+        if changed || self.stacked_changed {
             self.publish_adjacencies();
         }
         let mut result = CommitResult { published: true, locals: self.locals_changed };
@@ -492,7 +492,7 @@ impl Plane {
     }
 
     fn publish_adjacencies(&mut self) {
-        self.vlans_changed = false;
+        self.stacked_changed = false;
         self.publisher.publish(Box::new(self.adjacencies.clone()));
     }
 

@@ -17,7 +17,7 @@ use super::policy::{RuleConflict, RuleResult};
 use crate::links;
 use config::MAIN;
 use datapath::{
-    Adjacency, FIRST_VLAN, MOST_VLANS, ReversePathFilter, VlanDevice, VlanTable, VlanTag,
+    Adjacency, FIRST_STACKED, MOST_STACKED, ReversePathFilter, StackedDevice, VlanTable, VlanTag,
 };
 
 /// A MAC-VLAN device that belongs to a port.
@@ -169,8 +169,8 @@ impl PlanePort {
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     ports: Vec<PlanePort>,
-    /// The VLAN devices and bonds over them by port number, from `FIRST_VLAN` on.
-    vlans: Vec<Option<PlanePort>>,
+    /// The stacked devices by port number, from `FIRST_STACKED` on.
+    stacked: Vec<Option<PlanePort>>,
     /// The VLAN devices over them that are left to Linux.
     left_vlans: Vec<LeftVlan>,
 }
@@ -216,18 +216,19 @@ impl Ports {
         self.ports.iter()
     }
 
-    /// Iterates over the ports and the VLAN devices over them, with their port numbers.
+    /// Iterates over the ports and the stacked devices, with their port numbers.
     pub(super) fn all(&self) -> impl Iterator<Item = (u16, &PlanePort)> {
-        let vlans = self.vlans.iter().enumerate();
-        let vlans = vlans.filter_map(|(slot, port)| Some((vlan_number(slot)?, port.as_ref()?)));
-        (0..).zip(&self.ports).chain(vlans)
+        let stacked = self.stacked.iter().enumerate();
+        let stacked =
+            stacked.filter_map(|(slot, port)| Some((stacked_number(slot)?, port.as_ref()?)));
+        (0..).zip(&self.ports).chain(stacked)
     }
 
-    /// Returns the port with a number, which may be a VLAN device.
+    /// Returns the port with a number, which may be a stacked device.
     pub fn numbered(&self, number: u16) -> Option<&PlanePort> {
-        match number.checked_sub(FIRST_VLAN) {
+        match number.checked_sub(FIRST_STACKED) {
             None => self.ports.get(usize::from(number)),
-            Some(slot) => self.vlans.get(usize::from(slot))?.as_ref(),
+            Some(slot) => self.stacked.get(usize::from(slot))?.as_ref(),
         }
     }
 
@@ -235,7 +236,7 @@ impl Ports {
     pub fn vlans_over(&self, interface: u32) -> impl Iterator<Item = &PlanePort> {
         let number =
             self.all().find(|(_, port)| port.interface == interface).map(|(number, _)| number);
-        let vlans = self.vlans.iter().flatten().filter(|port| port.vlan.is_some());
+        let vlans = self.stacked.iter().flatten().filter(|port| port.vlan.is_some());
         vlans.filter(move |port| {
             number.is_some_and(|number| self.senders(port.interface).contains(&number))
         })
@@ -273,11 +274,11 @@ impl Ports {
         self.all().find(|(_, other)| other.bond.is_some() && other.interface == bond)
     }
 
-    /// Replaces the VLAN devices; those with the same interface keep their number and what other
+    /// Replaces the stacked devices; those with the same interface keep their number and what other
     /// modules have set. Returns whether one has changed.
-    pub(super) fn set_vlans(&mut self, mut found: BTreeMap<u32, PlanePort>) -> bool {
+    pub(super) fn set_stacked(&mut self, mut found: BTreeMap<u32, PlanePort>) -> bool {
         let mut changed = false;
-        for slot in &mut self.vlans {
+        for slot in &mut self.stacked {
             let Some(port) = slot else { continue };
             let next = found
                 .remove(&port.interface)
@@ -290,26 +291,26 @@ impl Ports {
             *slot = next;
         }
         for (_, port) in found {
-            let free = self.vlans.iter().position(Option::is_none).unwrap_or(self.vlans.len());
-            if vlan_number(free).is_none() {
+            let free = self.stacked.iter().position(Option::is_none).unwrap_or(self.stacked.len());
+            if stacked_number(free).is_none() {
                 break;
             }
-            if free == self.vlans.len() {
-                self.vlans.push(None);
+            if free == self.stacked.len() {
+                self.stacked.push(None);
             }
-            self.vlans[free] = Some(port);
+            self.stacked[free] = Some(port);
             changed = true;
         }
         changed
     }
 
-    /// Returns the VLAN devices as exits, by port number from `FIRST_VLAN` on.
-    pub(super) fn vlan_devices(&self) -> Arc<[Option<VlanDevice>]> {
+    /// Returns the stacked devices as exits, by port number from `FIRST_STACKED` on.
+    pub(super) fn stacked_exits(&self) -> Arc<[Option<StackedDevice>]> {
         let exit = |port: &PlanePort| {
             let tags = port.vlan.as_ref().map_or(&[][..], |vlan| &vlan.tags);
-            VlanDevice::new(&self.senders(port.interface), tags)
+            StackedDevice::new(&self.senders(port.interface), tags)
         };
-        self.vlans.iter().map(|port| port.as_ref().map(exit)).collect()
+        self.stacked.iter().map(|port| port.as_ref().map(exit)).collect()
     }
 
     /// Returns the tags of the VLAN devices directly over each port that has some, by its number.
@@ -326,9 +327,9 @@ impl Ports {
         tables
     }
 
-    /// Returns the VLAN devices' slots.
-    pub(super) fn vlan_slots(&self) -> &[Option<PlanePort>] {
-        &self.vlans
+    /// Returns the stacked devices' slots.
+    pub(super) fn stacked_slots(&self) -> &[Option<PlanePort>] {
+        &self.stacked
     }
 
     /// Returns the port at an index of the workers' order.
@@ -364,9 +365,9 @@ impl Ports {
         self.ports.iter_mut()
     }
 
-    /// Iterates over the ports and the VLAN devices over them.
+    /// Iterates over the ports and the stacked devices.
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut PlanePort> {
-        self.ports.iter_mut().chain(self.vlans.iter_mut().flatten())
+        self.ports.iter_mut().chain(self.stacked.iter_mut().flatten())
     }
 
     /// Changes the reverse path filters, in the workers' order.
@@ -447,8 +448,8 @@ struct Exit {
     usable: bool,
 }
 
-/// Returns the port number of the VLAN device in a slot.
-fn vlan_number(slot: usize) -> Option<u16> {
-    let at = u16::try_from(slot).ok().filter(|_| slot < MOST_VLANS)?;
-    Some(FIRST_VLAN + at)
+/// Returns the port number of the stacked device in a slot.
+fn stacked_number(slot: usize) -> Option<u16> {
+    let at = u16::try_from(slot).ok().filter(|_| slot < MOST_STACKED)?;
+    Some(FIRST_STACKED + at)
 }

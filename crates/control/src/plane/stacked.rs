@@ -107,10 +107,10 @@ impl Plane {
                 }
             }
         }
-        let changed = self.ports.set_vlans(found);
+        let changed = self.ports.set_stacked(found);
         if changed {
-            self.adjacencies.set_vlans(self.ports.vlan_devices());
-            self.vlans_changed = true;
+            self.adjacencies.set_stacked(self.ports.stacked_exits());
+            self.stacked_changed = true;
             self.ports_changed();
             self.is_changed = true;
             // A MAC-VLAN device may be over one of them.

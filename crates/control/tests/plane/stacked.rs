@@ -1,6 +1,6 @@
 //! Tests of the plane with devices over ports: MAC-VLAN devices, VLAN devices, bonds.
 
-use datapath::{FIRST_VLAN, Verdict, VlanDevice, VlanTable, VlanTag};
+use datapath::{FIRST_STACKED, StackedDevice, Verdict, VlanTable, VlanTag};
 use feed::netlink::{Action, Follower, Link, Rule, Vlan};
 
 use crate::rig::{MAIN, OTHER, Rig, link, mac, to};
@@ -79,7 +79,7 @@ fn vlan_device(id: u16) -> Link {
 
 #[test]
 fn vlan_device_is_a_port_of_its_own() {
-    let first = usize::from(FIRST_VLAN);
+    let first = usize::from(FIRST_STACKED);
     for mut rig in both() {
         rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(9, Some("192.0.2.1"), 1)])));
         rig.route(MAIN, "11.0.0.0/8", Some(&to(&[(10, Some("192.0.2.2"), 1)])));
@@ -98,22 +98,22 @@ fn vlan_device_is_a_port_of_its_own() {
         rig.plane.link(10, Some(&inner));
         rig.commit();
         let (_, adjacency) = rig.resolve(0, "10.1.1.1", 0);
-        assert_eq!((adjacency.port(), adjacency.mtu()), (Ok(FIRST_VLAN), 1400));
+        assert_eq!((adjacency.port(), adjacency.mtu()), (Ok(FIRST_STACKED), 1400));
         assert_eq!((adjacency.src_mac(), adjacency.dst_mac()), (mac(0x11), mac(7)));
-        assert_eq!(rig.leads("198.51.100.3"), Ok((FIRST_VLAN, 8)), "a host on its link");
-        assert_eq!(rig.leads("11.1.1.1"), Ok((FIRST_VLAN + 1, 6)));
+        assert_eq!(rig.leads("198.51.100.3"), Ok((FIRST_STACKED, 8)), "a host on its link");
+        assert_eq!(rig.leads("11.1.1.1"), Ok((FIRST_STACKED + 1, 6)));
         let tag = |id, priorities| VlanTag { protocol: 0x8100, id, priorities };
         // The priorities of packets with the TOS of priorities 0, 2, 6 and 4.
         let outer = tag(100, [0, 1, 5, 0]);
         let exits = [(0, &[outer][..]), (1, &[outer, tag(7, [0; 4])])];
         for (at, tags) in exits {
-            let exit = rig.adjacencies.current().vlan(FIRST_VLAN + at).cloned();
-            assert_eq!(exit, Some(VlanDevice::new(&[0], tags)));
+            let exit = rig.adjacencies.current().stacked(FIRST_STACKED + at).cloned();
+            assert_eq!(exit, Some(StackedDevice::new(&[0], tags)));
         }
         let terms = rig.ingresses.current();
         let table = |device: u16, id| {
             let mut table = VlanTable::default();
-            table.insert(0x8100, id, FIRST_VLAN + device);
+            table.insert(0x8100, id, FIRST_STACKED + device);
             table
         };
         assert_eq!(*terms.get(0).vlans, table(0, 100));
@@ -121,7 +121,10 @@ fn vlan_device_is_a_port_of_its_own() {
         assert!(terms.get(1).vlans.is_empty());
         assert_eq!(terms.get(first + 1).mac, Some(mac(0x33)));
         assert_eq!(*terms.get(first + 1).secondary_macs, [mac(0x11)], "frames to both");
-        assert_eq!((terms.group(FIRST_VLAN), terms.group(FIRST_VLAN + 1)), (0, FIRST_VLAN + 1));
+        assert_eq!(
+            (terms.group(FIRST_STACKED), terms.group(FIRST_STACKED + 1)),
+            (0, FIRST_STACKED + 1)
+        );
         let names = |rig: &Rig| -> Vec<String> {
             rig.plane.ports().vlans_over(1).map(|port| port.name.clone()).collect()
         };
@@ -132,18 +135,18 @@ fn vlan_device_is_a_port_of_its_own() {
         assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute));
         rig.plane.link(1, Some(&link(1)));
         rig.commit();
-        assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_VLAN, 7)));
+        assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_STACKED, 7)));
         // A device keeps its number when another one goes.
         rig.plane.link(8, Some(&Link { name: "more".to_owned(), ..vlan_device(8) }));
         rig.commit();
         rig.plane.link(10, None);
         rig.commit();
         assert_eq!(names(&rig), ["uplink", "more"]);
-        assert!(!rig.ingresses.current().has(FIRST_VLAN + 1));
+        assert!(!rig.ingresses.current().has(FIRST_STACKED + 1));
         rig.plane.link(9, Some(&vlan_device(101)));
         rig.commit();
         assert_eq!(*rig.ingresses.current().get(first).vlans, VlanTable::default());
-        assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_VLAN, 7)));
+        assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_STACKED, 7)));
         // Gone and created again in another namespace.
         rig.plane.link(9, None);
         rig.commit();
@@ -171,7 +174,7 @@ fn vlan_device_that_cannot_be_a_port_is_left_to_the_kernel_with_a_reason() {
             rig.neighbor(9, "192.0.2.1", Some(7));
             rig.plane.link(9, Some(&vlan_device(100)));
             rig.commit();
-            assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_VLAN, 7)));
+            assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_STACKED, 7)));
             assert!(rig.plane.ports().left_vlans(1).next().is_none());
             rig.plane.link(9, Some(&left));
             rig.commit();
@@ -217,21 +220,21 @@ fn bond_of_ports_is_a_port_that_sends_by_its_active_members() {
         let tag = VlanTag { protocol: 0x8100, id: 100, priorities: [0, 1, 5, 0] };
         let exits = |rig: &mut Rig, members: &[u16]| {
             let adjacencies = rig.adjacencies.current();
-            let exit = |number| adjacencies.vlan(number).cloned();
-            assert_eq!(exit(FIRST_VLAN), Some(VlanDevice::new(members, &[])));
-            assert_eq!(exit(FIRST_VLAN + 1), Some(VlanDevice::new(members, &[tag])));
+            let exit = |number| adjacencies.stacked(number).cloned();
+            assert_eq!(exit(FIRST_STACKED), Some(StackedDevice::new(members, &[])));
+            assert_eq!(exit(FIRST_STACKED + 1), Some(StackedDevice::new(members, &[tag])));
         };
         let members_of = |rig: &mut Rig| {
             let terms = rig.ingresses.current();
             [terms.get(0).member_of, terms.get(1).member_of]
         };
         assert_eq!((unfit(&rig, 1), unfit(&rig, 2)), (None, None));
-        assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_VLAN, 7)));
-        assert_eq!(rig.leads("11.1.1.1"), Ok((FIRST_VLAN + 1, 6)));
+        assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_STACKED, 7)));
+        assert_eq!(rig.leads("11.1.1.1"), Ok((FIRST_STACKED + 1, 6)));
         exits(&mut rig, &[0, 1]);
-        assert_eq!(members_of(&mut rig), [Some(FIRST_VLAN); 2]);
+        assert_eq!(members_of(&mut rig), [Some(FIRST_STACKED); 2]);
         let terms = rig.ingresses.current();
-        assert!(terms.get(0).vlans.is_empty() && !terms.get(FIRST_VLAN.into()).vlans.is_empty());
+        assert!(terms.get(0).vlans.is_empty() && !terms.get(FIRST_STACKED.into()).vlans.is_empty());
         for index in [1, 2] {
             let names: Vec<_> =
                 rig.plane.ports().vlans_over(index).map(|port| port.name.clone()).collect();
@@ -242,9 +245,9 @@ fn bond_of_ports_is_a_port_that_sends_by_its_active_members() {
             rig.plane.link(2, Some(&failed));
             rig.commit();
             exits(&mut rig, &[0]);
-            assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_VLAN, 7)));
+            assert_eq!(rig.leads("10.1.1.1"), Ok((FIRST_STACKED, 7)));
         }
-        assert_eq!(members_of(&mut rig), [Some(FIRST_VLAN), None]);
+        assert_eq!(members_of(&mut rig), [Some(FIRST_STACKED), None]);
         assert!(unfit(&rig, 2).unwrap().contains("eth2 is no active member of bond0"));
         rig.plane.link(2, Some(&member(2, true)));
         rig.commit();
@@ -265,7 +268,7 @@ fn bond_of_ports_is_a_port_that_sends_by_its_active_members() {
         rig.plane.link(1, Some(&link(1)));
         rig.commit();
         assert_eq!((unfit(&rig, 1), members_of(&mut rig)), (None, [None; 2]));
-        assert!(!rig.ingresses.current().has(FIRST_VLAN));
+        assert!(!rig.ingresses.current().has(FIRST_STACKED));
     }
 }
 
@@ -280,11 +283,11 @@ fn macvlan_device_over_a_vlan_device_belongs_to_it() {
         rig.plane.link(9, Some(&vlan_device(100)));
         rig.plane.link(12, Some(&over));
         rig.commit();
-        let first = usize::from(FIRST_VLAN);
+        let first = usize::from(FIRST_STACKED);
         let secondary = |rig: &mut Rig| rig.ingresses.current().get(first).secondary_macs.to_vec();
         assert_eq!(
             (secondary(&mut rig), rig.leads("10.1.1.1")),
-            (vec![VIRTUAL], Ok((FIRST_VLAN, 7)))
+            (vec![VIRTUAL], Ok((FIRST_STACKED, 7)))
         );
         // Linux reports only the VLAN device.
         rig.plane.link(9, Some(&Link { up: false, ..vlan_device(100) }));
@@ -294,7 +297,7 @@ fn macvlan_device_over_a_vlan_device_belongs_to_it() {
         rig.commit();
         assert_eq!(
             (secondary(&mut rig), rig.leads("10.1.1.1")),
-            (vec![VIRTUAL], Ok((FIRST_VLAN, 7)))
+            (vec![VIRTUAL], Ok((FIRST_STACKED, 7)))
         );
     }
 }
@@ -311,12 +314,12 @@ fn vlan_device_in_a_vrf_has_the_table_of_the_vrf() {
         rig.plane.link(30, Some(&vrf(OTHER)));
         rig.plane.link(9, Some(&member));
         rig.commit();
-        let first = usize::from(FIRST_VLAN);
+        let first = usize::from(FIRST_STACKED);
         assert_eq!(rig.ingresses.current().get(first).table, 1);
         // A table that no port had at the start.
         rig.plane.link(30, Some(&vrf(77)));
         rig.commit();
-        assert!(!rig.ingresses.current().has(FIRST_VLAN));
+        assert!(!rig.ingresses.current().has(FIRST_STACKED));
         assert!(
             rig.plane
                 .ports()

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fingerpost_datapath::{
-    Adjacency, FIRST_VLAN, Ingress, Ingresses, PuntRates, ReversePathFilter, Verdict, VlanDevice,
-    VlanTable, VlanTag,
+    Adjacency, FIRST_STACKED, Ingress, Ingresses, PuntRates, ReversePathFilter, StackedDevice,
+    Verdict, VlanTable, VlanTag,
 };
 
 use crate::packets::{MAC, v4, v6};
@@ -16,8 +16,8 @@ const HERE: u32 = 0xc000_0263;
 /// Destinations by gateways 0 and 1, which are behind the bond.
 const AWAY: u32 = 0x0a00_0001;
 const AWAY6: u128 = 0x2001_0db8_0001 << 80 | 9;
-const BOND: u16 = FIRST_VLAN;
-const VLAN: u16 = FIRST_VLAN + 1;
+const BOND: u16 = FIRST_STACKED;
+const VLAN: u16 = FIRST_STACKED + 1;
 
 /// Makes a rig with a bond of these ports, and a VLAN device over it; gateways 0 and 1 are behind one
 /// of both.
@@ -35,12 +35,12 @@ fn with_bond(members: &[u16], gateway_behind: u16, sources: ReversePathFilter) -
         let other_table = Ingress { member_of, ..terms.get(2).clone() };
         if member_of.is_some() { other_table } else { terms.get(port.into()).clone() }
     };
-    let settings = Ingresses::new((0..3).map(port)).with_vlans(vec![Some(bond), Some(like)]);
+    let settings = Ingresses::new((0..3).map(port)).with_stacked(vec![Some(bond), Some(like)]);
     rig.ingresses.publish(Box::new(settings));
     let mut changed = adjacencies(&rig.model);
     let tag = VlanTag { protocol: 0x8100, id: 100, priorities: [0; 4] };
-    let exits = [VlanDevice::new(members, &[]), VlanDevice::new(members, &[tag])];
-    changed.set_vlans(exits.map(Some).into());
+    let exits = [StackedDevice::new(members, &[]), StackedDevice::new(members, &[tag])];
+    changed.set_stacked(exits.map(Some).into());
     for at in [0, 1] {
         let gateway = &rig.model.gateways[at];
         let adjacency = Adjacency::new(gateway_behind, gateway.dst_mac, gateway.src_mac, 1500);
@@ -115,7 +115,7 @@ fn packets_wait_for_a_neighbor_behind_the_bond_and_a_bond_without_members_has_no
     let frame = v4(HERE, AWAY);
     let resolved = |rig: &Rig, members: &[u16], is_resolved| {
         let mut changed = adjacencies(&rig.model);
-        changed.set_vlans([Some(VlanDevice::new(members, &[]))].into());
+        changed.set_stacked([Some(StackedDevice::new(members, &[]))].into());
         let gateway = &rig.model.gateways[0];
         let adjacency = match is_resolved {
             true => Adjacency::new(BOND, gateway.dst_mac, gateway.src_mac, 1500),

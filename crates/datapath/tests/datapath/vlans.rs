@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use fingerpost_datapath::{
-    Adjacency, FIRST_VLAN, Ingress, Ingresses, PuntRates, ReversePathFilter, Verdict, VlanDevice,
-    VlanTable, VlanTag,
+    Adjacency, FIRST_STACKED, Ingress, Ingresses, PuntRates, ReversePathFilter, StackedDevice,
+    Verdict, VlanTable, VlanTag,
 };
 use wire::ipv4;
 
@@ -26,12 +26,12 @@ const DEVICES: [(&[(u16, u16)], usize); 4] =
     [(&[(Q, 5)], 0), (&[(Q, 6)], 0), (&[(AD, 7)], 1), (&[(AD, 7), (Q, 8)], 0)];
 
 fn number(device: usize) -> u16 {
-    FIRST_VLAN + device as u16
+    FIRST_STACKED + device as u16
 }
 
-fn exit(port: u16, tags: &[(u16, u16)]) -> VlanDevice {
+fn exit(port: u16, tags: &[(u16, u16)]) -> StackedDevice {
     let tag = |&(protocol, id)| VlanTag { protocol, id, priorities: [0, 2, 6, 7] };
-    VlanDevice::new(&[port], &tags.iter().map(tag).collect::<Vec<_>>())
+    StackedDevice::new(&[port], &tags.iter().map(tag).collect::<Vec<_>>())
 }
 
 /// Adds tags to a frame, the outer one first.
@@ -65,7 +65,7 @@ fn settings(rig: &Rig, sources: ReversePathFilter) -> Ingresses {
         }
     }
     let ports = [zero, terms.get(1).clone(), terms.get(2).clone()];
-    Ingresses::new(ports).with_vlans(devices.into_iter().map(Some).collect())
+    Ingresses::new(ports).with_stacked(devices.into_iter().map(Some).collect())
 }
 
 /// Makes a rig with the devices; gateway 1 is behind a device over port 2.
@@ -89,7 +89,7 @@ fn publish(rig: &mut Rig, unknown: &[usize]) {
     let mut changed = adjacencies(&rig.model);
     let mut exits: Vec<_> = DEVICES.iter().map(|(tags, _)| Some(exit(0, tags))).collect();
     exits.push(Some(exit(2, &[(AD, 100), (Q, 200)])));
-    changed.set_vlans(exits.into());
+    changed.set_stacked(exits.into());
     let gateway = &rig.model.gateways[1];
     let adjacency = Adjacency::new(number(4), gateway.dst_mac, gateway.src_mac, 1500);
     changed.set(hop(RouteTarget::To(1)), adjacency);
@@ -225,7 +225,7 @@ fn redirects_and_the_strict_filter_distinguish_the_devices_of_a_port() {
     let behind = |rig: &mut Rig| {
         let mut changed = adjacencies(&rig.model);
         let exits: Vec<_> = DEVICES.iter().map(|(tags, _)| Some(exit(0, tags))).collect();
-        changed.set_vlans(exits.into());
+        changed.set_stacked(exits.into());
         let gateway = &rig.model.gateways[2];
         let adjacency = Adjacency::new(number(0), gateway.dst_mac, gateway.src_mac, 1500);
         changed.set(hop(RouteTarget::To(2)), adjacency);

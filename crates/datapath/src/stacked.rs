@@ -1,0 +1,103 @@
+//! Stacked devices: VLAN devices and bonds, which are ports without queues over the ports that have some.
+//!
+//! ```text
+//!   adjacency ─► port 0x8000, a VLAN device ─► its tag, port 0
+//!   adjacency ─► port 0x8001, a bond        ─► port 1 or 2, by the packet's flow
+//!   adjacency ─► port 0x8002, a VLAN device over the bond ─► its tag, port 1 or 2
+//! ```
+//!
+//! A stacked device has a port number of its own, from [`FIRST_STACKED`] on, by which it has settings
+//! (`Ingresses`) and is the exit of adjacencies. The ports below receive and send its frames: a frame
+//! arrives on a VLAN device if it has the tags of that (`vlan.rs`), and on a bond if a member received it
+//! (`Ingress::member_of`).
+
+use wire::ethernet;
+
+use super::vlan::{MACS, MAX_TAGS, TAG, VlanTag};
+
+/// The port number of the first stacked device; ports below it have queues.
+pub const FIRST_STACKED: u16 = 0x8000;
+
+/// The most stacked devices of a worker.
+pub const MOST_STACKED: usize = 0x7000;
+
+/// The most members of a bond.
+pub const MOST_MEMBERS: usize = 16;
+
+/// A stacked device as an exit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackedDevice {
+    /// The numbers of the ports below, which have the queues: several are the members of a bond.
+    ports: [u16; MOST_MEMBERS],
+    /// The number of ports below.
+    count: usize,
+    /// The length of its tags.
+    len: usize,
+    /// Its tags, the outer one first, for packets with each of [`TOS_PRIORITIES`](super::TOS_PRIORITIES).
+    tags: [[u8; MAX_TAGS * TAG]; 4],
+}
+
+impl StackedDevice {
+    /// Makes the exit of a device with these tags, the outer one first, over these ports. Tags beyond the
+    /// second, and ports beyond the first [`MOST_MEMBERS`], are ignored.
+    pub fn new(ports: &[u16], tags: &[VlanTag]) -> Self {
+        let mut device = Self {
+            ports: [u16::MAX; MOST_MEMBERS],
+            count: ports.len().min(MOST_MEMBERS),
+            len: tags.len().min(MAX_TAGS) * TAG,
+            tags: Default::default(),
+        };
+        for (to, port) in device.ports.iter_mut().zip(ports) {
+            *to = *port;
+        }
+        for (class, bytes) in device.tags.iter_mut().enumerate() {
+            for (tag, to) in tags.iter().zip(bytes.chunks_exact_mut(TAG)) {
+                to.copy_from_slice(&tag.bytes(tag.priorities[class]));
+            }
+        }
+        device
+    }
+
+    /// Returns the number of the port by which a packet leaves: with several, that of its flow, by the high
+    /// bits of the hash, since groups use the low ones. Without any, it is no port.
+    #[inline(always)]
+    pub(super) fn port(&self, flow: impl FnOnce() -> u64) -> u16 {
+        let scaled = |flow: u64| (u128::from(flow) * self.count as u128) >> 64;
+        let at = if self.count > 1 { scaled(flow()) as usize } else { 0 };
+        self.ports.get(at).copied().unwrap_or(u16::MAX)
+    }
+
+    /// Returns the length of its tags.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Writes the MAC addresses and the device's tags to a frame that has room for both before its type. A
+    /// device without tags writes nothing: the rewrite has written the addresses.
+    #[inline(always)]
+    pub(super) fn write(&self, frame: &mut [u8], macs: [u8; MACS]) {
+        if self.len == 0 {
+            return;
+        }
+        const IPV4: [u8; 2] = ethernet::IPV4.to_be_bytes();
+        let class = match frame.get(MACS + self.len..) {
+            // The TOS of an IPv4 packet: the second byte after the type.
+            Some(&[t0, t1, _, tos, ..]) if [t0, t1] == IPV4 => usize::from(tos >> 3 & 3),
+            _ => 0,
+        };
+        let Some(&tags) = self.tags.get(class) else { return };
+        // One tag is stored with the addresses: copies of a variable length cost more.
+        if self.len == TAG {
+            let ([a, b, c, d, e, f, g, h, i, j, k, l], [m, n, o, p, ..]) = (macs, tags);
+            if let Some(head) = frame.first_chunk_mut() {
+                *head = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p];
+            }
+        } else if let Some((first, rest)) = frame.split_first_chunk_mut() {
+            *first = macs;
+            if let Some(rest) = rest.first_chunk_mut() {
+                *rest = tags;
+            }
+        }
+    }
+}
