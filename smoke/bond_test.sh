@@ -13,9 +13,7 @@ join a a3 02:00:00:00:04:02 router r3 02:00:00:00:04:01
 for end in "source s0" "a a0" "a a3"; do
     read -r name interface <<<"$end"
     own_checksums "$name" "$interface"
-    # A veth would carry the tag beside the frame, where the XDP program of Linux 6.1 cannot see it.
-    within "$name" ethtool -K "$interface" tx-vlan-hw-insert off tx-vlan-stag-hw-insert off 2>/dev/null ||
-        within "$name" ethtool -K "$interface" txvlan off tx-vlan-stag-hw-insert off
+    own_tags "$name" "$interface"
 done
 # The answers to the probes of traceroute are Unreachables, by the router and by a.
 for name in router a; do within "$name" sysctl -qw net.ipv4.icmp_ratelimit=0; done
@@ -40,7 +38,7 @@ bond() {
         [ "$1" != active-backup ] || within "$name" ip link set bond0 type bond primary "$one"
         within "$name" ip link set bond0 up
         # The frames of bond0.100 must have their tags when they leave by a member.
-        within "$name" ethtool -K bond0 txvlan off tx-vlan-stag-hw-insert off >/dev/null 2>&1 || true
+        own_tags "$name" bond0 || true
         within "$name" ip addr add "10.0.9.$host/24" dev bond0
         within "$name" ip link add link bond0 name bond0.100 type vlan id 100
         within "$name" ip link set bond0.100 up
@@ -52,20 +50,13 @@ bond() {
 # `lead_by GATEWAY SOURCE`: a's addresses are behind the bond, or behind the VLAN device over it.
 lead_by() { within router ip route replace 11.0.0.0/8 via "$1"; within a ip route replace 10.0.0.0/24 via "$2"; }
 answers() { within source ping -c 5 -i 0.02 -W 2 "$1" >"$work/ping.log"; }
-# Prints what the host observes.
-seen() {
-    within source traceroute -n -q 1 -w 3 -m 4 11.0.0.1 | awk 'NR > 1 { print $2 }'
-    # Status 1: no answer.
-    { within source ping -c 1 -W 2 -M "do" -s 1450 11.0.0.1 || [ "$?" = 1 ]; } | sed -n 's/^\(From .*\)icmp_seq=1/\1/p'
-    within source ip route flush cache
-}
 each() {
     lead_by 10.0.9.2 10.0.9.1
     wait_for 20 answers 11.0.0.1 || fail "through the bond: $(cat "$work/ping.log")"
-    seen
+    observed_path
     lead_by 10.1.9.2 10.1.9.1
     wait_for 20 answers 11.0.0.1 || fail "through the VLAN device: $(cat "$work/ping.log")"
-    seen
+    observed_path
 }
 bond 802.3ad
 each >"$work/kernel"

@@ -11,9 +11,7 @@
 for end in "source s0" "a a0" "b b0"; do
     read -r name interface <<<"$end"
     own_checksums "$name" "$interface"
-    # A veth would carry the tag beside the frame, where the XDP program of Linux 6.1 cannot see it.
-    within "$name" ethtool -K "$interface" tx-vlan-hw-insert off tx-vlan-stag-hw-insert off 2>/dev/null ||
-        within "$name" ethtool -K "$interface" txvlan off tx-vlan-stag-hw-insert off
+    own_tags "$name" "$interface"
 done
 for name in router a; do within "$name" sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0; done
 sysctl -qw net.ipv4.route.error_cost=0
@@ -63,10 +61,7 @@ forwards() {
 # packets with two TOS reach a.
 seen() {
     local tos
-    within source traceroute -n -q 1 -w 3 -m 4 -i "$1" 11.0.0.1 | awk 'NR > 1 { print $2 }'
-    # Status 1: no answer.
-    { within source ping -c 1 -W 2 -M "do" -s 1450 -I "$1" 11.0.0.1 || [ "$?" = 1 ]; } | sed -n 's/^\(From .*\)icmp_seq=1/\1/p'
-    within source ip route flush cache
+    observed_path "$1"
     for tos in 0 16; do
         within a timeout 10 tcpdump -i a0 -e -n -c 1 -Q in "vlan 300 and icmp[0] == 8" >"$work/dump" 2>"$work/dump.log" &
         wait_for 5 grep -q "listening on" "$work/dump.log"

@@ -40,9 +40,7 @@ seen() {
     within source ip neigh flush dev s0
     within source ping -c 5 -i 0.02 -W 2 11.0.0.1 >"$work/ping.log" || return 1
     within source ip neigh show 10.0.0.254 | awk '{ print $1, $5 }'
-    within source traceroute -n -q 1 -w 3 -m 4 11.0.0.1 | awk 'NR > 1 { print $2 }'
-    within source ping -c 1 -W 2 -M "do" -s 1450 11.0.0.1 | sed -n 's/^\(From .*\)icmp_seq=1/\1/p'
-    within source ip route flush cache
+    observed_path
 }
 seen >"$work/kernel" || fail "the kernel alone: $(cat "$work/ping.log")"
 grep -q "^10.0.0.254 $virtual$" "$work/kernel" || fail "the kernel alone: $(cat "$work/kernel")"

@@ -13,6 +13,7 @@
 #   fail WORDS...              ends the test
 #   own_checksums NAME IFACE   the kernel of a namespace computes the checksums of what it sends by
 #                              this interface
+#   own_tags NAME IFACE        it writes VLAN tags into the frames that it sends by this interface
 #   start_gate [NAME]          starts a gate in the namespace gate by $work/NAME.toml (gate.toml) and
 #                              waits until it guards; its process is $gate, its report NAME.json
 #   start_grantor [NAME [REPORT]]   starts a grantor in the namespace grantor by $work/NAME.toml
@@ -119,6 +120,9 @@ launch() {
 # A veth leaves checksums to a card, which it does not have, and frames that an AF_XDP socket takes
 # arrive without them.
 own_checksums() { within "$1" ethtool -K "$2" tx off >/dev/null; }
+
+# A veth carries a tag beside the frame, where the XDP program of Linux 6.1 cannot see it.
+own_tags() { within "$1" ethtool -K "$2" txvlan off tx-vlan-stag-hw-insert off >/dev/null 2>&1; }
 
 start_gate() {
     local name=${1:-gate}

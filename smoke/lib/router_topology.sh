@@ -16,6 +16,8 @@
 #                          addresses by the kernel's lookup
 #   have, changes          print the number of its IPv4 routes, and of the changes that it applied
 #   silent, rest           succeeds if nothing changes for a second; waits for that
+#   observed_path [DEVICE]     prints what source observes of the path to 11.0.0.1: the hops, and the MTU
+#                              that a router reports
 #   prefixes EVERY         writes every EVERY-th prefix of the full table to $work/prefixes
 #   halves                 starts BIRD in a with the prefixes on odd lines, in b with the even ones
 #   two_sessions           configures BIRD in the router: both sessions, exported to the kernel
@@ -51,6 +53,16 @@ default_routes() {
         within "$name" ip -6 route add default via "fd00:$number::1"
         number=$((number + 1))
     done
+}
+
+observed_path() {
+    local by=(${1:+-i "$1"})
+    within source traceroute -n -q 1 -w 3 -m 4 "${by[@]}" 11.0.0.1 | awk 'NR > 1 { print $2 }'
+    by=(${1:+-I "$1"})
+    # Status 1: no answer.
+    { within source ping -c 1 -W 2 -M "do" -s 1450 "${by[@]}" 11.0.0.1 || [ "$?" = 1 ]; } |
+        sed -n 's/^\(From .*\)icmp_seq=1/\1/p'
+    within source ip route flush cache
 }
 
 configure() {
