@@ -47,6 +47,9 @@ bond() {
     within router ip link set bond0.100 mtu 1400
     within a ip route replace 10.0.0.0/24 via 10.0.9.1
 }
+# `aggregated NAME`: both members of the bond collect and distribute, by LACP, as their partners do (state 63).
+# Until then the bond drops some of the frames that arrive.
+aggregated() { [ "$(within "$1" grep -c "port state: 63$" /proc/net/bonding/bond0)" = 4 ]; }
 # `lead_by GATEWAY SOURCE`: a's addresses are behind the bond, or behind the VLAN device over it.
 lead_by() { within router ip route replace 11.0.0.0/8 via "$1"; within a ip route replace 10.0.0.0/24 via "$2"; }
 answers() { within source ping -c 5 -i 0.02 -W 2 "$1" >"$work/ping.log"; }
@@ -59,6 +62,9 @@ each() {
     observed_path
 }
 bond 802.3ad
+for name in router a; do
+    wait_for 30 aggregated "$name" || fail "LACP: $(within "$name" cat /proc/net/bonding/bond0)"
+done
 each >"$work/kernel"
 grep -q "mtu = 1400" "$work/kernel" || fail "the kernel alone: $(cat "$work/kernel")"
 sed 's/^/   the kernel alone: /' "$work/kernel"
