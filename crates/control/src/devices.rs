@@ -180,7 +180,7 @@ fn adjust(
         let effect =
             if guards { "larger packets are dropped" } else { "its packets are left to Linux" };
         let name = &port.name;
-        (mtu > LARGEST_MTU).then(|| {
+        (mtu > LARGEST_MTU && !interface.passes_long_frames()).then(|| {
             format!("{name} has an MTU of {mtu} bytes, the limit is {LARGEST_MTU}: {effect}")
         })
     });

@@ -165,7 +165,13 @@ impl Findings {
             let (interface, wanted) = (name.clone(), needed);
             self.error(&af_xdp::Error::BadQueueCount { interface, wanted, queues });
         }
-        if device.mtu > LARGEST_MTU {
+        if device.mtu > LARGEST_MTU && wanted.guard.is_none() {
+            self.warning(&format!(
+                "{name} has an MTU of {} bytes: Linux forwards packets of more than {LARGEST_MTU} bytes \
+                 (before Linux 5.18 the interface is refused)",
+                device.mtu
+            ));
+        } else if device.mtu > LARGEST_MTU {
             self.error(&af_xdp::Error::MtuTooLarge {
                 interface: name.clone(),
                 mtu: device.mtu,

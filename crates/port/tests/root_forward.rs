@@ -211,8 +211,20 @@ fn packets_cross_in_generic_mode() {
 }
 
 #[test]
-fn mtu_too_large_for_driver_falls_back_to_generic() {
-    forward(ModeChoice::Auto, 3700, 4096, "AF_XDP generic");
+fn packets_cross_with_an_mtu_beyond_one_page() {
+    forward(ModeChoice::Auto, 3700, 4096, "AF_XDP copy");
+    forward(ModeChoice::Auto, 9000, 2048, "AF_XDP copy");
+    forward(ModeChoice::Generic, 9000, 2048, "AF_XDP generic");
+}
+
+#[test]
+fn mtu_too_large_for_driver_falls_back_to_generic_on_a_gate() {
+    network(1, 3700);
+    let (none, early) = (Locals::default(), EarlyDropConfig::default());
+    let a1 = Interface::open_for_gate("a1", 1, &none, ModeChoice::Auto, early).unwrap();
+    assert_eq!(a1.attached(), Mode::Generic);
+    let why = a1.fallback().expect("a reason");
+    assert!(why.contains("MTU"), "{why}");
 }
 
 /// Two workers, each with an arena, a thread and one queue of both interfaces.
@@ -328,18 +340,20 @@ fn open_error_names_cause() {
     let big = Interface::open("a1", 1, &none, auto);
     assert!(matches!(big, Err(Error::OtherProgram { .. })), "the first still holds it");
     drop(a1);
-    let a1 = Interface::open("a1", 1, &none, auto).unwrap();
+    let for_gate =
+        |choice| Interface::open_for_gate("a1", 1, &none, choice, EarlyDropConfig::default());
+    let a1 = for_gate(auto).unwrap();
     let error = Socket::bind(&a1, 0, &mut arena, sizes).map(drop).unwrap_err();
     assert!(matches!(error, Error::MtuTooLarge { mtu: 1771, limit: 1770, .. }), "{error}");
     drop(a1);
     ip("link set a0 mtu 9000");
-    let error = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap_err();
+    let error = for_gate(ModeChoice::Copy).unwrap_err();
     let Error::MtuTooLarge { limit, .. } = error else { panic!("{error}") };
     assert!(!programs("a1"));
     // The remedy in the error message works.
     ip(&format!("link set a0 mtu {limit}"));
     ip(&format!("link set a1 mtu {limit}"));
-    let a1 = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap();
+    let a1 = for_gate(ModeChoice::Copy).unwrap();
     assert_eq!((a1.mtu(), a1.attached()), (limit, Mode::Native));
 }
 

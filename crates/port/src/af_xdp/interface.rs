@@ -261,6 +261,12 @@ impl Interface {
         device::describe(&self.name()).is_ok_and(|device| device.strips_vlan)
     }
 
+    /// Returns whether packets that are too long for the sockets are left to the host, which needs Linux
+    /// 5.18 and is not so on a gate's interface: the MTU may then exceed [`largest_mtu`](super::largest_mtu).
+    pub fn passes_long_frames(&self) -> bool {
+        self.0.steering.passes_long_frames()
+    }
+
     /// Returns whether the program is attached to a device.
     pub fn is_attached(&self) -> bool {
         self.attachment(|now| now.link.is_some())

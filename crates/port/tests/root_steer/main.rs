@@ -109,6 +109,30 @@ fn run(steering: &Steering, packet: &[u8]) -> SteeringOutcome {
 }
 
 #[test]
+fn long_frames_are_left_to_the_host() {
+    let steering = steering();
+    assert!(steering.passes_long_frames(), "Linux 5.18 or later");
+    let gate = Steering::for_gate(MAC, 4, &locals(), EarlyDropConfig::default()).unwrap();
+    assert!(!gate.passes_long_frames());
+    for (length, want) in [
+        (1514, SteeringOutcome::NoSocket),
+        (4096, SteeringOutcome::NoSocket),
+        (4097, SteeringOutcome::TooLong),
+        (9014, SteeringOutcome::TooLong),
+        (20_000, SteeringOutcome::TooLong),
+    ] {
+        for mut packet in [v4("203.0.113.1", 64), v6("2001:db8:1::1", 64)] {
+            packet.resize(length, 0xa5);
+            assert_eq!(run(&steering, &packet), want, "{length} bytes");
+        }
+        // Those for the host are for the host in any case.
+        let mut local = v4("192.0.2.1", 64);
+        local.resize(length, 0);
+        assert_eq!(run(&steering, &local), SteeringOutcome::Local);
+    }
+}
+
+#[test]
 fn steering_outcome_follows_the_rule() {
     let steering = steering();
     let broadcast = [0xff; 6];

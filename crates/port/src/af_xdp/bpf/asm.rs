@@ -183,6 +183,8 @@ pub enum Helper {
     FibLookup = 69,
     /// Nanoseconds since the machine started, as of the last tick (Linux 5.11).
     KtimeCoarseNs = 160,
+    /// The length of the frame of context r1, with all its buffers (Linux 5.18).
+    XdpGetBuffLen = 188,
 }
 
 /// The return value of an XDP program.

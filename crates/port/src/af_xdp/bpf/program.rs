@@ -30,6 +30,8 @@ const XDP: u32 = 6;
 pub(super) const ATTACH_XDP: u32 = 37;
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
 const LIVE_FRAMES: u32 = 1 << 1;
+/// `BPF_F_XDP_HAS_FRAGS`.
+const HAS_FRAGS: u32 = 1 << 5;
 /// Some helpers are only for programs under the GPL; this is the kernel's name for a choice of MIT
 /// or GPL.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
@@ -53,13 +55,27 @@ impl Program {
     ///
     /// [`LoadError`], with the verifier's log if there is one.
     pub fn load(name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
+        Self::load_with(name, code, 0)
+    }
+
+    /// The same for code that accepts frames of several buffers, of which it accesses the first
+    /// (`BPF_F_XDP_HAS_FRAGS`): a device with a large MTU takes no other in native mode.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load); the cause is `EINVAL` before Linux 5.18.
+    pub fn load_multi_buffer(name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
+        Self::load_with(name, code, HAS_FRAGS)
+    }
+
+    fn load_with(name: &str, code: &Code<'_>, flags: u32) -> Result<Self, LoadError> {
         // The log costs time and can itself fail if it is too small, so it is requested only after
         // an error.
-        match Self::attempt(name, code, None) {
+        match Self::attempt(name, code, flags, None) {
             Ok(fd) => Ok(Self { fd }),
             Err(error) => {
                 let mut log = vec![0; LOG];
-                let cause = Self::attempt(name, code, Some(&mut log)).err().unwrap_or(error);
+                let cause = Self::attempt(name, code, flags, Some(&mut log)).err().unwrap_or(error);
                 let len = log.iter().position(|&b| b == 0).unwrap_or(LOG);
                 let log = String::from_utf8_lossy(&log[..len]).into_owned();
                 Err(LoadError { cause, log })
@@ -67,12 +83,18 @@ impl Program {
         }
     }
 
-    fn attempt(name: &str, code: &Code<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
+    fn attempt(
+        name: &str,
+        code: &Code<'_>,
+        flags: u32,
+        log: Option<&mut [u8]>,
+    ) -> io::Result<OwnedFd> {
         let mut attr = sys::ProgramLoad {
             program_type: XDP,
             instructions: code.len() as u32,
             code: code.bytes().as_ptr() as u64,
             license: LICENSE.as_ptr() as u64,
+            flags,
             name: sys::name(name),
             attach_type: ATTACH_XDP,
             ..Default::default()

@@ -71,7 +71,7 @@ impl Socket {
             return Err(Error::NoQueue { interface, queue, queues });
         }
         let limit = largest_mtu(arena.frame_size());
-        if interface.mtu() > limit {
+        if interface.mtu() > limit && !interface.passes_long_frames() {
             return Err(Error::MtuTooLarge {
                 interface: name.to_owned(),
                 mtu: interface.mtu(),
@@ -120,6 +120,10 @@ impl Socket {
             fd,
         };
         socket.bind_queue(shared.as_deref())?;
+        interface
+            .steering()
+            .set_room(arena.room())
+            .map_err(|error| Error::system("configure the steering program", name, &[], error))?;
         socket.tune();
         arena.umem().join(&socket.fd);
         socket.stock(arena);

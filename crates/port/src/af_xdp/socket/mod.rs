@@ -24,7 +24,8 @@
 //!
 //! Packets of a veth may have partial checksums, which are completed (`checksum.rs`).
 //!
-//! Limits: one buffer a packet (no `XDP_USE_SG`), so the MTU must fit a frame. Dropping a socket
+//! Limits: one buffer a packet (no `XDP_USE_SG`), so longer packets must be left to the host
+//! ([`Interface::passes_long_frames`]), or the MTU must fit a frame. Dropping a socket
 //! loses the frames in its rings until the arena itself is dropped: the kernel may still be reading
 //! them.
 

@@ -11,6 +11,7 @@ use super::super::bpf::asm::{
 };
 use super::blocked::BlockedSources;
 use super::declined::DeclinedFlows;
+use super::frame_room::FrameRoom;
 use super::protected::ProtectedPrefixes;
 use super::{SteeringOutcome, flow_key, heartbeat, priority_tags, vlan_tags};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
@@ -54,6 +55,8 @@ pub(super) struct ProgramInputs<'m> {
     pub(super) blocked: Option<&'m BlockedSources>,
     pub(super) declined: Option<&'m DeclinedFlows>,
     pub(super) protected: Option<&'m ProtectedPrefixes>,
+    /// The longest frame for the sockets, if the program accepts frames of several buffers.
+    pub(super) room: Option<&'m FrameRoom>,
 }
 
 /// Assembles the program.
@@ -70,6 +73,7 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         blocked,
         declined,
         protected,
+        room,
         ..
     } = inputs;
     let [v4, v6] = inputs.locals;
@@ -163,6 +167,9 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
     if let Some(declined) = declined {
         declined.emit_check(&mut asm, to(SteeringOutcome::Declined));
     }
+    if let Some(room) = room {
+        room.emit_check(&mut asm, to(SteeringOutcome::TooLong));
+    }
     asm.load_map(R1, sockets)
         .load(Size::Word, R2, R9, context::RX_QUEUE_INDEX)
         .op32(Op::Mov, R3, Action::Pass as i32)
@@ -191,6 +198,7 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         SteeringOutcome::Declined => declined.is_some(),
         SteeringOutcome::Forged => protected.is_some(),
         why if FOR_HOST.contains(&why) => protected.is_none(),
+        SteeringOutcome::TooLong => room.is_some(),
         SteeringOutcome::Astray => fail_closed,
         SteeringOutcome::NotMine => !fail_closed,
         SteeringOutcome::Unserved => fail_closed,

@@ -28,6 +28,7 @@
 //!   attaching the program and binding, or after a socket was closed. On a gate's interface the
 //!   packet is dropped and counted instead ([`EarlyDropConfig::fail_closed`]): the host would
 //!   forward it undecided.
+//! - A packet that does not fit a frame of the sockets' memory is passed (`frame_room.rs`).
 //! - A queue whose worker has not received for 100 ms ([`STALL`]) while packets came is treated as
 //!   if it had no socket (`heartbeat.rs`).
 //! - Packets of sources that a gate blocks and of flows that it has declined are dropped, if the
@@ -45,6 +46,7 @@ mod assemble;
 mod blocked;
 mod declined;
 mod flow_key;
+mod frame_room;
 mod heartbeat;
 mod outcome;
 mod prefix_set;
@@ -68,6 +70,7 @@ use super::bpf::{Kind, LoadError, Map, Program};
 use assemble::{HAS_BLOCKED, OBSERVE_ONLY, ProgramInputs, assemble};
 use blocked::BlockedSources;
 use declined::DeclinedFlows;
+use frame_room::FrameRoom;
 use heartbeat::Heartbeat;
 use protected::ProtectedPrefixes;
 use vlan_tags::VLANS;
@@ -133,6 +136,8 @@ pub struct Steering {
     blocked: Option<BlockedSources>,
     declined: Option<DeclinedFlows>,
     protected: Option<ProtectedPrefixes>,
+    /// The longest frame for the sockets; `None` if the kernel, or a gate, has no longer ones.
+    room: Option<FrameRoom>,
     locals: Mutex<Locals>,
     /// The current elements of `secondary_macs`.
     macs: Mutex<HashSet<[u8; 6]>>,
@@ -195,8 +200,10 @@ impl Steering {
             .then(|| ProtectedPrefixes::new(protected))
             .transpose()
             .map_err(failed)?;
-        let inputs = |clock| ProgramInputs {
+        let room = guards.is_none().then(FrameRoom::new).transpose().map_err(failed)?;
+        let inputs = |clock, room| ProgramInputs {
             clock,
+            room,
             heartbeat: heartbeat.maps(),
             mac: &mac_map,
             secondary_macs: &macs,
@@ -211,13 +218,26 @@ impl Steering {
             declined: declined.as_ref(),
             protected: protected.as_ref(),
         };
-        let load = |clock| {
-            let code = assemble(&inputs(clock))
+        let load = |clock, room, several_buffers| {
+            let code = assemble(&inputs(clock, room))
                 .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
-            Program::load("fp_steer", &code)
+            match several_buffers {
+                true => Program::load_multi_buffer("fp_steer", &code),
+                false => Program::load("fp_steer", &code),
+            }
         };
+        let long = room.as_ref().and_then(|room| {
+            let joins = frame_room::joins_buffers();
+            load(Helper::KtimeCoarseNs, Some(room), joins).ok()
+        });
         // A kernel without the coarse clock has the exact one.
-        let program = load(Helper::KtimeCoarseNs).or_else(|_| load(Helper::KtimeNs))?;
+        let short = || {
+            let load = |clock| load(clock, None, false);
+            load(Helper::KtimeCoarseNs).or_else(|_| load(Helper::KtimeNs))
+        };
+        let passes_long = long.is_some();
+        let program = long.map_or_else(short, Ok)?;
+        let room = room.filter(|_| passes_long);
         let (none, on) = (Mutex::default(), Mutex::default());
         let steering = Self {
             program,
@@ -233,6 +253,7 @@ impl Steering {
             blocked,
             declined,
             protected,
+            room,
             locals: none,
             macs: Mutex::default(),
             tags: Mutex::default(),
@@ -467,6 +488,17 @@ impl Steering {
     #[inline]
     pub(super) fn beat(&self, queue: u32) {
         self.heartbeat.beat(queue);
+    }
+
+    /// Returns whether frames that are too long for the sockets are passed to the host. If not, an
+    /// interface may have no such frames.
+    pub fn passes_long_frames(&self) -> bool {
+        self.room.is_some()
+    }
+
+    /// Passes frames of more than `room` bytes to the host from now on.
+    pub(super) fn set_room(&self, room: usize) -> io::Result<()> {
+        self.room.as_ref().map_or(Ok(()), |map| map.set(room as u32))
     }
 
     /// Returns the loaded program.

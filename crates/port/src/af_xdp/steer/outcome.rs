@@ -33,6 +33,8 @@ pub enum SteeringOutcome {
     Local,
     /// Passed: for the router, but the interface is only observed.
     Observed,
+    /// Passed: for the router, but longer than a frame of its memory.
+    TooLong,
     /// Dropped: on a gate's interface, too many priority tags.
     Nested,
     /// Dropped: on a gate's front interface, to another host's MAC, and the gate does not fail
@@ -55,7 +57,7 @@ pub enum SteeringOutcome {
 
 impl SteeringOutcome {
     /// All outcomes, in the order of the counters.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Taken,
         Self::Short,
         Self::Group,
@@ -69,6 +71,7 @@ impl SteeringOutcome {
         Self::LinkLocal,
         Self::Local,
         Self::Observed,
+        Self::TooLong,
         Self::Nested,
         Self::Astray,
         Self::Blocked,
@@ -95,6 +98,7 @@ impl SteeringOutcome {
             Self::LinkLocal => "link_local",
             Self::Local => "local",
             Self::Observed => "observed",
+            Self::TooLong => "too_long",
             Self::Nested => "nested_tags",
             Self::Astray => "other_mac_dropped",
             Self::Blocked => "blocked",

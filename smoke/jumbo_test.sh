@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Interfaces with an MTU of 9000 bytes: the router forwards the packets that fit its frames and Linux the
+# longer ones; source observes the same as with the kernel alone.
+#
+#   source s0 ── r0 router r1 ── a0 a       MTU 9000
+#                          r2 ── b0 b       MTU 1500
+. "$(dirname "$0")/lib/router_topology.sh"
+
+for end in "source s0" "router r0" "router r1" "a a0"; do
+    read -r name interface <<<"$end"
+    within "$name" ip link set "$interface" mtu 9000
+done
+for end in "source s0" "a a0" "b b0"; do
+    read -r name interface <<<"$end"
+    own_checksums "$name" "$interface"
+done
+for name in router a b; do within "$name" sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0; done
+default_routes
+
+# Prints which packets of these lengths, with headers, arrive and are answered without a fragment.
+observed_lengths() {
+    local address length lengths header
+    for address in 10.0.1.2 fd00:1::2 10.0.2.2 fd00:2::2; do
+        header=28
+        [ "$address" = "${address#*:}" ] || header=48
+        lengths="84 1500 1501 3000 3500 3700 3826 3827 5000 9000"
+        # A second packet that is too long would not leave source.
+        [[ $address != 10.0.2.2 && $address != fd00:2::2 ]] || lengths="84 1500 9000"
+        for length in $lengths; do
+            # Status 1: no answer.
+            { within source ping -c 1 -W 2 -M "do" -s $((length - header)) "$address" 2>/dev/null || [ "$?" = 1 ]; } |
+                sed -n "s/^.*\(packets transmitted.*received\).*/$address $length: \1/p; s/^From \([^ ]*\).*\([Mm][Tt][Uu] *= *[0-9]*\).*/   \1 \2/p"
+        done
+    done
+    within source ip route flush cache
+    within source ip -6 route flush cache
+}
+observed_lengths >"$work/kernel"
+[ "$(grep -c " 1 received" "$work/kernel")" = 24 ] || fail "the kernel alone: $(cat "$work/kernel")"
+
+for mode in auto generic; do
+    configure "" "{ name = \"r0\", mode = \"$mode\" }, { name = \"r1\", mode = \"$mode\" }, { name = \"r2\" }"
+    start_router
+    observed_lengths >"$work/router"
+    diff "$work/kernel" "$work/router" || fail "mode $mode: source observes another router"
+    show -j interfaces >"$work/interfaces.json"
+    "$python" - "$work/interfaces.json" <<'CHECK' || fail "mode $mode: $(show interfaces)"
+import json, sys
+for port in json.load(open(sys.argv[1]))[:2]:
+    steering = port["steered"]
+    print(f"   {port['name']}: {steering['taken']} packets taken, {steering['too_long']} too long")
+    assert steering["taken"] >= 10 and steering["too_long"] >= 5, port
+CHECK
+    stop_router
+done
