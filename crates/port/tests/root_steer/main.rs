@@ -11,6 +11,7 @@ mod tags;
 
 use std::net::IpAddr;
 
+use caps::{CapSet, Capability};
 use fingerpost_port::af_xdp::Locals;
 use fingerpost_port::af_xdp::bpf::asm::Action;
 use fingerpost_port::af_xdp::steer::{
@@ -27,8 +28,22 @@ fn locals() -> Locals {
         .collect()
 }
 
+/// Gives up what the router does not have either: the verifier accepts more from CAP_PERFMON, and
+/// CAP_SYS_ADMIN includes it. It is this test's thread alone that does.
+fn drop_capabilities() {
+    for capability in [Capability::CAP_PERFMON, Capability::CAP_SYS_ADMIN] {
+        caps::drop(None, CapSet::Effective, capability).expect("a capability can be dropped");
+    }
+}
+
 fn steering() -> Steering {
+    drop_capabilities();
     Steering::new(MAC, 4, &locals()).expect("the program loads (this test needs root)")
+}
+
+fn for_gate(early: EarlyDropConfig) -> Steering {
+    drop_capabilities();
+    Steering::for_gate(MAC, 4, &locals(), early).expect("the program loads")
 }
 
 fn ethernet(to: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
@@ -112,7 +127,7 @@ fn run(steering: &Steering, packet: &[u8]) -> SteeringOutcome {
 fn long_frames_are_left_to_the_host() {
     let steering = steering();
     assert!(steering.passes_long_frames(), "Linux 5.18 or later");
-    let gate = Steering::for_gate(MAC, 4, &locals(), EarlyDropConfig::default()).unwrap();
+    let gate = for_gate(EarlyDropConfig::default());
     assert!(!gate.passes_long_frames());
     for (length, want) in [
         (1514, SteeringOutcome::NoSocket),
@@ -257,7 +272,7 @@ fn changed_mac_redirects_new_and_passes_old() {
 #[test]
 fn gate_frame_to_another_mac_is_dropped_and_counted() {
     let closed = EarlyDropConfig { fail_closed: true, ..EarlyDropConfig::default() };
-    let gate = Steering::for_gate(MAC, 4, &locals(), closed).expect("the program loads");
+    let gate = for_gate(closed);
     let to = |mac: [u8; 6], packet: &[u8]| [&mac[..], &packet[6..]].concat();
     let packets = [
         v4("203.0.113.1", 64),
@@ -413,13 +428,7 @@ fn soon(seconds: f64) -> u64 {
 
 #[test]
 fn declined_flow_is_dropped_until_expiry() {
-    let steering = Steering::for_gate(
-        MAC,
-        4,
-        &locals(),
-        EarlyDropConfig { flows: 1024, ..EarlyDropConfig::default() },
-    )
-    .expect("the program loads");
+    let steering = for_gate(EarlyDropConfig { flows: 1024, ..EarlyDropConfig::default() });
     let declined = |packet: &[u8]| {
         let before = steering.counts().unwrap()[SteeringOutcome::Declined];
         let run = steering.program().test_run(packet, 1).expect("the program runs");
@@ -466,9 +475,8 @@ fn declined_flow_is_dropped_until_expiry() {
 #[test]
 fn packet_without_socket_is_dropped_when_fail_closed() {
     let closed = EarlyDropConfig { fail_closed: true, ..EarlyDropConfig::default() };
-    let front = Steering::for_gate(MAC, 4, &locals(), closed).expect("the program loads");
-    let open = Steering::for_gate(MAC, 4, &locals(), EarlyDropConfig::default())
-        .expect("the program loads");
+    let front = for_gate(closed);
+    let open = for_gate(EarlyDropConfig::default());
     let undecided = [
         v4("203.0.113.1", 64),
         v6("2001:db8:1::1", 64),
@@ -573,7 +581,7 @@ fn blocked(list: &[SourcePrefix], src: IpAddr) -> bool {
 
 fn guarding(prefixes: u32) -> Steering {
     let early = EarlyDropConfig { flows: 16, prefixes, ..EarlyDropConfig::default() };
-    Steering::for_gate(MAC, 4, &locals(), early).expect("the program loads")
+    for_gate(early)
 }
 
 /// Returns whether the program drops a packet as one of a blocked source, and checks its counters.
@@ -686,7 +694,7 @@ fn list_beyond_capacity_is_installed_in_part() {
         }
     }
     assert!((20..200).contains(&short), "{short}");
-    let none = Steering::for_gate(MAC, 4, &locals(), EarlyDropConfig::default()).unwrap();
+    let none = for_gate(EarlyDropConfig::default());
     let all = [SourcePrefix { address: source(0, false), len: 26, drops: true }];
     assert_eq!(none.set_blocked(&all).unwrap(), InstalledPrefixes { installed: 0, omitted: 1 });
     assert_eq!(run(&none, &of(source(1, false))), SteeringOutcome::NoSocket);
@@ -697,7 +705,7 @@ fn list_beyond_capacity_is_installed_in_part() {
 #[test]
 fn host_packet_with_protected_source_is_dropped_and_counted() {
     let early = EarlyDropConfig { protected: 8, fail_closed: true, ..EarlyDropConfig::default() };
-    let front = Steering::for_gate(MAC, 4, &locals(), early).expect("the program loads");
+    let front = for_gate(early);
     let entry =
         |text: &str, len, drops| SourcePrefix { address: text.parse().unwrap(), len, drops };
     let inside = [
