@@ -70,11 +70,17 @@ printf '11.0.0.0/8 up\n%.0s' 1 2 3 | gzip | head -c 30 >"$work/routes.txt"
 cannot "$work/routes.txt: damaged at byte"
 echo '11.0.0.0/8 up' >"$work/routes.txt"
 
-changed 's/^name = "r1"/name = "lo"/'
-cannot 'lo: not an Ethernet interface'
 # A second interface that fails gives the first one back.
+ip -n "${prefix}other" link set o1 mtu 9000
+ip -n "${prefix}router" link set r1 mtu 9000
+changed ''
+cannot 'r1: MTU 9000' 'ip link set r1 mtu'
+ip -n "${prefix}other" link set o1 mtu 1500
+ip -n "${prefix}router" link set r1 mtu 1500
 changed '/^name = "r1"/a mode = "zero-copy"'
 cannot 'r1:' 'zero-copy'
+changed 's/^name = "r1"/name = "lo"/'
+cannot 'lo: not an Ethernet interface'
 changed '2a mode = "zero-copy"'
 cannot 'r0:' 'zero-copy'
 printf '\n[workers]\ncores = [999]\n' >>"$work/good.toml"

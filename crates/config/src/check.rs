@@ -70,7 +70,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         c.problem_at_line(1, "interface", "there is none; a router needs at least one");
     }
     c.finish(path)?;
-    Ok(Config {
+    let mut config = Config {
         path: path.into(),
         interfaces,
         next_hops,
@@ -82,7 +82,12 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         fpm,
         image,
         daemon,
-    })
+    };
+    let follows_kernel = !config.has_static_routes();
+    for interface in &mut config.interfaces {
+        interface.long_packets = follows_kernel;
+    }
+    Ok(config)
 }
 
 fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize) -> Vec<Interface> {
@@ -111,8 +116,18 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             c.problem(&table, "interface.table", what);
         }
         let name = name.into_inner();
-        let (table, guard) = (number, None);
-        interfaces.push(Interface { name, mode, queues, table, sources, observe, guard });
+        // `check` sets the packets that are left to the kernel.
+        let (table, long_packets, guard) = (number, false, None);
+        interfaces.push(Interface {
+            name,
+            mode,
+            queues,
+            table,
+            sources,
+            observe,
+            long_packets,
+            guard,
+        });
     }
     if interfaces.len() > Adjacency::MOST_PORTS {
         let what = format!("more than {}", Adjacency::MOST_PORTS);

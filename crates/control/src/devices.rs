@@ -36,7 +36,7 @@ pub struct DeviceState {
     pub name: String,
     /// Its index.
     pub index: u32,
-    /// The largest packet, in bytes.
+    /// The largest packet that its workers may receive, in bytes.
     pub mtu: usize,
     /// The steering program is attached and the link is administratively up: sockets can be bound.
     pub usable: bool,
@@ -118,7 +118,10 @@ impl Devices {
             states.push(DeviceState {
                 name: port.name.clone(),
                 index: port.interface,
-                mtu: port.mtu.into(),
+                mtu: match usize::from(port.mtu) {
+                    mtu if interface.passes_long_frames() => mtu.min(LARGEST_MTU),
+                    mtu => mtu,
+                },
                 usable: port.enabled && interface.is_attached(),
                 problem: problem.clone(),
             });

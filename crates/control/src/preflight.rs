@@ -32,10 +32,7 @@ use port::af_xdp;
 use threads::rights;
 
 use crate::links;
-use crate::start::StartError;
-
-/// The largest MTU whose packets fit a frame with two VLAN tags.
-const LARGEST_MTU: usize = 4096 - port::HEADROOM as usize - 14 - 2 * 4;
+use crate::start::{LARGEST_MTU, StartError};
 
 /// The findings of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,11 +162,12 @@ impl Findings {
             let (interface, wanted) = (name.clone(), needed);
             self.error(&af_xdp::Error::BadQueueCount { interface, wanted, queues });
         }
-        if device.mtu > LARGEST_MTU && wanted.guard.is_none() {
+        if device.mtu > LARGEST_MTU && wanted.long_packets {
             self.warning(&format!(
-                "{name} has an MTU of {} bytes: Linux forwards packets of more than {LARGEST_MTU} bytes \
-                 (before Linux 5.18 the interface is refused)",
-                device.mtu
+                "{name} has an MTU of {} bytes: Linux forwards packets of more than {LARGEST_MTU} to {} bytes, \
+                 by their VLAN tags (before Linux 5.18 the interface is refused)",
+                device.mtu,
+                LARGEST_MTU + 2 * 4
             ));
         } else if device.mtu > LARGEST_MTU {
             self.error(&af_xdp::Error::MtuTooLarge {

@@ -303,6 +303,7 @@ pub fn open_one(
     let (name, mode) = (&wanted.name, wanted.mode);
     let interface = match wanted.guard {
         Some(early) => Interface::open_for_gate(name, queues, steered, mode, early)?,
+        None if wanted.long_packets => Interface::open_for_router(name, queues, steered, mode)?,
         None => Interface::open(name, queues, steered, mode)?,
     };
     adjust(config, interface, wanted, steered)

@@ -112,14 +112,20 @@ try:
 except TimeoutError: pass
 "#;
 
+type Open = fn(&str, u32, &Locals, ModeChoice) -> Result<Interface, Error>;
+
 fn forward(choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
+    forward_by(Interface::open, choice, mtu, frame_size, mode);
+}
+
+fn forward_by(open: Open, choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
     const ROUNDS: u64 = 150;
     const STRAYS: u64 = 37;
     network(1, mtu);
     let sizes = RingSizes::all(256);
     let mut arena = Arena::new(2 * sizes.frames() + 128, frame_size).unwrap();
     let capacity = arena.capacity();
-    let open = |name| Interface::open(name, 1, &Locals::default(), choice).unwrap();
+    let open = |name| open(name, 1, &Locals::default(), choice).unwrap();
     let (a1, b0) = (open("a1"), open("b0"));
     // A busy machine may delay this thread for long, without a lost packet.
     for interface in [&a1, &b0] {
@@ -211,20 +217,18 @@ fn packets_cross_in_generic_mode() {
 }
 
 #[test]
-fn packets_cross_with_an_mtu_beyond_one_page() {
-    forward(ModeChoice::Auto, 3700, 4096, "AF_XDP copy");
-    forward(ModeChoice::Auto, 9000, 2048, "AF_XDP copy");
-    forward(ModeChoice::Generic, 9000, 2048, "AF_XDP generic");
+fn mtu_too_large_for_driver_falls_back_to_generic() {
+    forward(ModeChoice::Auto, 3700, 4096, "AF_XDP generic");
 }
 
 #[test]
-fn mtu_too_large_for_driver_falls_back_to_generic_on_a_gate() {
-    network(1, 3700);
-    let (none, early) = (Locals::default(), EarlyDropConfig::default());
-    let a1 = Interface::open_for_gate("a1", 1, &none, ModeChoice::Auto, early).unwrap();
-    assert_eq!(a1.attached(), Mode::Generic);
-    let why = a1.fallback().expect("a reason");
-    assert!(why.contains("MTU"), "{why}");
+fn packets_cross_a_router_with_an_mtu_beyond_one_page() {
+    let router = |choice, mtu, frame_size, mode| {
+        forward_by(Interface::open_for_router, choice, mtu, frame_size, mode);
+    };
+    router(ModeChoice::Auto, 3700, 4096, "AF_XDP copy");
+    router(ModeChoice::Auto, 9000, 2048, "AF_XDP copy");
+    router(ModeChoice::Generic, 9000, 2048, "AF_XDP generic");
 }
 
 /// Two workers, each with an arena, a thread and one queue of both interfaces.
@@ -340,20 +344,18 @@ fn open_error_names_cause() {
     let big = Interface::open("a1", 1, &none, auto);
     assert!(matches!(big, Err(Error::OtherProgram { .. })), "the first still holds it");
     drop(a1);
-    let for_gate =
-        |choice| Interface::open_for_gate("a1", 1, &none, choice, EarlyDropConfig::default());
-    let a1 = for_gate(auto).unwrap();
+    let a1 = Interface::open("a1", 1, &none, auto).unwrap();
     let error = Socket::bind(&a1, 0, &mut arena, sizes).map(drop).unwrap_err();
     assert!(matches!(error, Error::MtuTooLarge { mtu: 1771, limit: 1770, .. }), "{error}");
     drop(a1);
     ip("link set a0 mtu 9000");
-    let error = for_gate(ModeChoice::Copy).unwrap_err();
+    let error = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap_err();
     let Error::MtuTooLarge { limit, .. } = error else { panic!("{error}") };
     assert!(!programs("a1"));
     // The remedy in the error message works.
     ip(&format!("link set a0 mtu {limit}"));
     ip(&format!("link set a1 mtu {limit}"));
-    let a1 = for_gate(ModeChoice::Copy).unwrap();
+    let a1 = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap();
     assert_eq!((a1.mtu(), a1.attached()), (limit, Mode::Native));
 }
 

@@ -84,7 +84,7 @@ impl Remaking {
             let mut has = ports.iter().filter(|port| port.index == state.index);
             state.usable && has.next().is_none()
         };
-        let grown = |state: &DeviceState| state.mtu.min(LARGEST_MTU) > self.mtu;
+        let grown = |state: &DeviceState| (self.mtu + 1..=LARGEST_MTU).contains(&state.mtu);
         let wanted = self.seen.iter().any(|state| moved(state) || grown(state));
         if !wanted || now < self.next {
             return false;

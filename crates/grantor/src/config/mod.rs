@@ -273,6 +273,7 @@ impl Config {
             table: Some(MAIN),
             sources: ReversePathFilter::Off,
             observe: false,
+            long_packets: false,
             guard: None,
             queues: None,
         };

@@ -27,7 +27,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use super::bpf::{AttachError, Link, Mode};
+use super::bpf::{AttachError, Link, LoadError, Mode};
 use super::counters::SocketCounters;
 use super::descriptor;
 use super::device::{self, Device, TagRemoval, dropped};
@@ -120,7 +120,24 @@ impl Interface {
         locals: &Locals,
         choice: ModeChoice,
     ) -> Result<Self, Error> {
-        Self::take_over(name, queues, locals, choice, None)
+        let load = |mac| Steering::new(mac, queues, locals);
+        Self::take_over(name, queues, choice, load)
+    }
+
+    /// The same for a router beside the host: it leaves packets that are too long for the sockets to the
+    /// host, which forwards them.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_for_router(
+        name: &str,
+        queues: u32,
+        locals: &Locals,
+        choice: ModeChoice,
+    ) -> Result<Self, Error> {
+        let load = |mac| Steering::for_router(mac, queues, locals);
+        Self::take_over(name, queues, choice, load)
     }
 
     /// The same for a gate, which may drop packets there by `drops`.
@@ -135,15 +152,15 @@ impl Interface {
         choice: ModeChoice,
         early: EarlyDropConfig,
     ) -> Result<Self, Error> {
-        Self::take_over(name, queues, locals, choice, Some(early))
+        let load = |mac| Steering::for_gate(mac, queues, locals, early);
+        Self::take_over(name, queues, choice, load)
     }
 
     fn take_over(
         name: &str,
         queues: u32,
-        locals: &Locals,
         choice: ModeChoice,
-        guards: Option<EarlyDropConfig>,
+        load: impl FnOnce([u8; 6]) -> Result<Steering, LoadError>,
     ) -> Result<Self, Error> {
         let device = Device::find(name)?;
         // Not every driver reports the queues; bind checks them then.
@@ -159,11 +176,7 @@ impl Interface {
         // reported together.
         drop(descriptor::open(name, &[NET_RAW, NET_ADMIN, BPF])?);
         let (mac, mtu, index) = (device.mac()?, device.mtu()?, device.index()?);
-        let steering = match guards {
-            Some(early) => Steering::for_gate(mac, queues, locals, early),
-            None => Steering::new(mac, queues, locals),
-        };
-        let steering = steering.map_err(|error| match error.cause.raw_os_error() {
+        let steering = load(mac).map_err(|error| match error.cause.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) if error.log.is_empty() => {
                 Error::system("load the steering program", name, &[BPF, NET_ADMIN], error.cause)
             }
@@ -261,8 +274,8 @@ impl Interface {
         device::describe(&self.name()).is_ok_and(|device| device.strips_vlan)
     }
 
-    /// Returns whether packets that are too long for the sockets are left to the host, which needs Linux
-    /// 5.18 and is not so on a gate's interface: the MTU may then exceed [`largest_mtu`](super::largest_mtu).
+    /// Returns whether packets that are too long for the sockets are left to the host, as on a router's
+    /// interface from Linux 5.18 on: the MTU may then exceed [`largest_mtu`](super::largest_mtu).
     pub fn passes_long_frames(&self) -> bool {
         self.0.steering.passes_long_frames()
     }

@@ -38,7 +38,7 @@ fn drop_capabilities() {
 
 fn steering() -> Steering {
     drop_capabilities();
-    Steering::new(MAC, 4, &locals()).expect("the program loads (this test needs root)")
+    Steering::for_router(MAC, 4, &locals()).expect("the program loads (this test needs root)")
 }
 
 fn for_gate(early: EarlyDropConfig) -> Steering {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A socket without `XDP_USE_SG` receives a packet in one frame of its arena; the kernel drops longer ones.
-//! With a larger MTU, most packets still fit.
+//! With a larger MTU, most packets still fit. Only a router's program has the check: past a gate or a grantor, the
+//! host would forward a packet undecided, so these refuse a larger MTU.
 //!
 //! The check needs Linux 5.18. Drivers divide a long frame into several buffers, if the program accepts
 //! them; Linux 6.6 and later join them in the socket's frame, and earlier kernels drop them instead. The
@@ -22,7 +23,7 @@ use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Reg, Size};
 use super::super::bpf::{Kind, Map};
 use Reg::{R0, R1, R2, R9};
 
-/// The largest frame of an arena.
+/// The length until a socket is bound: the largest frame of an arena.
 const LARGEST: u32 = 4096;
 
 /// The longest frame that the sockets receive, in bytes with the Ethernet header.
@@ -38,7 +39,7 @@ impl FrameRoom {
 
     /// Sets the length.
     pub(super) fn set(&self, room: u32) -> io::Result<()> {
-        self.0.set(0, &room.min(LARGEST).to_ne_bytes())
+        self.0.set(0, &room.to_ne_bytes())
     }
 
     /// Emits code for a frame to be taken, with its context in r9: jumps to `too_long` if it does not

@@ -28,7 +28,8 @@
 //!   attaching the program and binding, or after a socket was closed. On a gate's interface the
 //!   packet is dropped and counted instead ([`EarlyDropConfig::fail_closed`]): the host would
 //!   forward it undecided.
-//! - A packet that does not fit a frame of the sockets' memory is passed (`frame_room.rs`).
+//! - A packet that does not fit a frame of the sockets' memory is passed on a router's interface
+//!   ([`Steering::for_router`], `frame_room.rs`).
 //! - A queue whose worker has not received for 100 ms ([`STALL`]) while packets came is treated as
 //!   if it had no socket (`heartbeat.rs`).
 //! - Packets of sources that a gate blocks and of flows that it has declined are dropped, if the
@@ -136,7 +137,7 @@ pub struct Steering {
     blocked: Option<BlockedSources>,
     declined: Option<DeclinedFlows>,
     protected: Option<ProtectedPrefixes>,
-    /// The longest frame for the sockets; `None` if the kernel, or a gate, has no longer ones.
+    /// The longest frame for the sockets; `None` if longer ones are refused.
     room: Option<FrameRoom>,
     locals: Mutex<Locals>,
     /// The current elements of `secondary_macs`.
@@ -155,7 +156,17 @@ impl Steering {
     ///
     /// [`LoadError`] from the maps or the program.
     pub fn new(mac: [u8; 6], queues: u32, locals: &Locals) -> Result<Self, LoadError> {
-        Self::load(mac, queues, locals, None)
+        Self::load(mac, queues, locals, None, false)
+    }
+
+    /// The same for a router beside the host, which receives the packets that are too long for the sockets
+    /// (from Linux 5.18 on).
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn for_router(mac: [u8; 6], queues: u32, locals: &Locals) -> Result<Self, LoadError> {
+        Self::load(mac, queues, locals, None, true)
     }
 
     /// The same for a gate, with this capacity for drops. If the kernel has no maps of prefixes,
@@ -170,7 +181,7 @@ impl Steering {
         locals: &Locals,
         early: EarlyDropConfig,
     ) -> Result<Self, LoadError> {
-        Self::load(mac, queues, locals, Some(early))
+        Self::load(mac, queues, locals, Some(early), false)
     }
 
     fn load(
@@ -178,6 +189,7 @@ impl Steering {
         queues: u32,
         locals: &Locals,
         guards: Option<EarlyDropConfig>,
+        passes_long: bool,
     ) -> Result<Self, LoadError> {
         let failed = |cause| LoadError { cause, log: String::new() };
         let mac_map = Map::array(Kind::Array, "fp_mac", 8, 1).map_err(failed)?;
@@ -200,7 +212,7 @@ impl Steering {
             .then(|| ProtectedPrefixes::new(protected))
             .transpose()
             .map_err(failed)?;
-        let room = guards.is_none().then(FrameRoom::new).transpose().map_err(failed)?;
+        let room = passes_long.then(FrameRoom::new).transpose().map_err(failed)?;
         let inputs = |clock, room| ProgramInputs {
             clock,
             room,
@@ -221,9 +233,10 @@ impl Steering {
         let load = |clock, room, several_buffers| {
             let code = assemble(&inputs(clock, room))
                 .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
-            match several_buffers {
-                true => Program::load_multi_buffer("fp_steer", &code),
-                false => Program::load("fp_steer", &code),
+            if several_buffers {
+                Program::load_multi_buffer("fp_steer", &code)
+            } else {
+                Program::load("fp_steer", &code)
             }
         };
         let long = room.as_ref().and_then(|room| {
@@ -235,9 +248,9 @@ impl Steering {
             let load = |clock| load(clock, None, false);
             load(Helper::KtimeCoarseNs).or_else(|_| load(Helper::KtimeNs))
         };
-        let passes_long = long.is_some();
+        let has_room = long.is_some();
         let program = long.map_or_else(short, Ok)?;
-        let room = room.filter(|_| passes_long);
+        let room = room.filter(|_| has_room);
         let (none, on) = (Mutex::default(), Mutex::default());
         let steering = Self {
             program,
