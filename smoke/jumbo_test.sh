@@ -53,3 +53,12 @@ for port in json.load(open(sys.argv[1]))[:2]:
 CHECK
     stop_router
 done
+
+echo "the MTU grows while the router works"
+for interface in r0 r1; do within router ip link set "$interface" mtu 1500; done
+configure
+start_router
+for interface in r0 r1; do within router ip link set "$interface" mtu 9000; done
+same_as_kernel() { observed_lengths >"$work/router" && cmp -s "$work/kernel" "$work/router"; }
+wait_for 20 same_as_kernel || fail "source observes another router: $(diff "$work/kernel" "$work/router")"
+stop_router
