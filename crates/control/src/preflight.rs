@@ -163,11 +163,12 @@ impl Findings {
             self.error(&af_xdp::Error::BadQueueCount { interface, wanted, queues });
         }
         if device.mtu > LARGEST_MTU && wanted.long_packets {
+            // With an Ethernet header and two VLAN tags.
+            let longest = LARGEST_MTU + 14 + 2 * 4;
             self.warning(&format!(
-                "{name} has an MTU of {} bytes: Linux forwards packets of more than {LARGEST_MTU} to {} bytes, \
-                 by their VLAN tags (before Linux 5.18 the interface is refused)",
-                device.mtu,
-                LARGEST_MTU + 2 * 4
+                "{name} has an MTU of {} bytes: Linux forwards packets that have more than {longest} bytes with \
+                 their Ethernet header (before Linux 5.18 the interface is refused)",
+                device.mtu
             ));
         } else if device.mtu > LARGEST_MTU {
             self.error(&af_xdp::Error::MtuTooLarge {
