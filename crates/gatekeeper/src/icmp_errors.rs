@@ -147,7 +147,7 @@ impl IcmpErrorResponder {
             (len, Key::V6(to), ethernet::IPV6)
         } else {
             let to = ipv4::View::parse(packet).ok()?.src();
-            let len = emit_v4(reason, packet, self.from4?, out).ok()??;
+            let len = emit_v4(reason, packet, self.from4?, self.sent as u16, out).ok()??;
             (len, Key::V4(to), ethernet::IPV4)
         };
         let mut answer = arena.alloc()?;

@@ -1,4 +1,4 @@
-//! ICMP errors for packets that cannot be forwarded: too big, or time exceeded.
+//! ICMP errors for packets that cannot be forwarded.
 //!
 //! ```text
 //!   │ IP │ type code checksum │ MTU or 0 │ the packet from its header on … │
@@ -10,13 +10,17 @@
 //! |---|---|---|
 //! | too big | type 3, code 4, the MTU in 16 bits | type 2, the MTU in 32 bits |
 //! | time exceeded | type 11, code 0 | type 3, code 0 |
+//! | no route | type 3, code 0 | type 1, code 0 |
+//! | host unreachable | type 3, code 1 | type 1, code 3 |
+//! | `unreachable` route | type 3, code 1 | type 1, code 0 |
+//! | `prohibit` route | type 3, code 13 | type 1, code 1 |
 //!
-//! The answer quotes as much of the packet as the limits allow (RFC 1812, 4.3.2.3; RFC 4443,
-//! 2.4(c)): its sender finds the connection by the ports in it, and tools such as traceroute need
-//! more.
+//! The codes are those of Linux. The answer quotes as much of the packet as the limits allow (RFC 1812,
+//! 4.3.2.3; RFC 4443, 2.4(c)): its sender finds the connection by the ports in it, and tools such as
+//! traceroute need more. It has no extension objects, so that no length field is due (RFC 4884, 5.1).
 //!
 //! **Some packets are never answered** (RFC 1812, 4.3.2.7; RFC 4443, 2.4(e)): errors, which could
-//! answer each other forever; later fragments; packets to a group address; packets whose source
+//! answer each other forever; later fragments of IPv4; packets to a group address; packets whose source
 //! does not identify a single host. The caller limits the rate of answers.
 
 use crate::checksum::{Sum, pseudo_ipv6};
@@ -27,10 +31,15 @@ pub const MAX_ANSWER_V4: usize = 576;
 /// The longest answer over IPv6: the least MTU of a link (RFC 4443, 2.4(c)).
 pub const MAX_ANSWER_V6: usize = 1280;
 
-/// ICMP: fragmentation needed and DF set, a code of [`icmp::UNREACHABLE`].
-const FRAGMENTATION_NEEDED: u8 = 4;
+/// The length of the headers in front of the quoted packet, over IPv4.
+pub const FRONT_V4: usize = ipv4::LEN + icmp::LEN;
+/// The length of the headers in front of the quoted packet, over IPv6.
+pub const FRONT_V6: usize = ipv6::LEN + icmp::LEN;
+
 /// The precedence of answers: internetwork control (RFC 1812, 4.3.2.5).
 const CONTROL: u8 = 0xc0;
+/// The bits of the type of service that an answer copies (RFC 1812, 4.3.2.5).
+const TOS_BITS: u8 = 0x1e;
 const HOP_LIMIT: u8 = 64;
 
 /// The reason why a packet cannot be forwarded.
@@ -40,6 +49,42 @@ pub enum Reason {
     TooBig(u32),
     /// Its TTL or hop limit is exhausted.
     TimeExceeded,
+    /// No route leads to its destination.
+    NoRoute,
+    /// The MAC address of its next hop is not found.
+    HostUnreachable,
+    /// Its route is of type `unreachable`.
+    UnreachableRoute,
+    /// Its route is of type `prohibit`.
+    Prohibited,
+}
+
+impl Reason {
+    /// Returns the ICMP header over IPv4.
+    fn header_v4(self) -> icmp::Header {
+        let (kind, code) = match self {
+            Self::TooBig(_) => (icmp::UNREACHABLE, 4),
+            Self::TimeExceeded => (icmp::TIME_EXCEEDED, 0),
+            Self::NoRoute => (icmp::UNREACHABLE, 0),
+            Self::HostUnreachable | Self::UnreachableRoute => (icmp::UNREACHABLE, 1),
+            Self::Prohibited => (icmp::UNREACHABLE, 13),
+        };
+        let mtu = if let Self::TooBig(mtu) = self { mtu.min(u16::MAX.into()) } else { 0 };
+        icmp::Header { kind, code, rest: mtu.to_be_bytes() }
+    }
+
+    /// Returns the ICMPv6 header.
+    fn header_v6(self) -> icmp::Header {
+        let (kind, code) = match self {
+            Self::TooBig(_) => (icmp::V6_TOO_BIG, 0),
+            Self::TimeExceeded => (icmp::V6_TIME_EXCEEDED, 0),
+            Self::NoRoute | Self::UnreachableRoute => (icmp::V6_UNREACHABLE, 0),
+            Self::HostUnreachable => (icmp::V6_UNREACHABLE, 3),
+            Self::Prohibited => (icmp::V6_UNREACHABLE, 1),
+        };
+        let mtu = if let Self::TooBig(mtu) = self { mtu } else { 0 };
+        icmp::Header { kind, code, rest: mtu.to_be_bytes() }
+    }
 }
 
 /// Returns whether an IPv4 packet may be answered by an error.
@@ -61,14 +106,86 @@ pub fn may_answer_v4(packet: &ipv4::View<&[u8]>) -> bool {
 pub fn may_answer_v6(packet: &ipv6::View<&[u8]>, reason: Reason) -> bool {
     let multicast = |address: u128| address >> 120 == 0xff;
     let Ok(upper) = packet.upper() else { return false };
+    // Without the ICMP header, as in a later fragment, the packet is not known to be an error.
     let later = upper.fragment.is_some_and(|fragment| fragment.offset > 0);
     let informs = |kind: &u8| kind >> 7 == 1;
     let kind = packet.payload().get(upper.offset - ipv6::LEN);
     packet.src() > 1
         && !multicast(packet.src())
         && (!multicast(packet.dst()) || matches!(reason, Reason::TooBig(_)))
-        && !later
-        && (upper.protocol != icmp::PROTOCOL_V6 || kind.is_some_and(informs))
+        && (later || upper.protocol != icmp::PROTOCOL_V6 || kind.is_some_and(informs))
+}
+
+/// Returns the length of the answer to an IPv4 packet: both headers, and the bytes that it quotes.
+///
+/// # Errors
+///
+/// The view's error for the packet.
+pub fn answer_len_v4(packet: &[u8]) -> Result<usize, BadHeader> {
+    let view = ipv4::View::parse(packet)?;
+    Ok((FRONT_V4 + usize::from(view.total_len())).min(MAX_ANSWER_V4))
+}
+
+/// Returns the length of the answer to an IPv6 packet like [`answer_len_v4`].
+///
+/// # Errors
+///
+/// The view's error for the packet.
+pub fn answer_len_v6(packet: &[u8]) -> Result<usize, BadHeader> {
+    let view = ipv6::View::parse(packet)?;
+    Ok((FRONT_V6 + ipv6::LEN + usize::from(view.payload_len())).min(MAX_ANSWER_V6))
+}
+
+/// Writes the headers of an answer from `src` into the first [`FRONT_V4`] bytes of `answer`, which has
+/// the quoted bytes of the packet behind them. `id` is the identification, as the answer may be
+/// fragmented.
+///
+/// # Errors
+///
+/// The view's error for the quoted packet; [`BadHeader::Truncated`] if there is no room.
+pub fn write_v4(reason: Reason, src: u32, id: u16, answer: &mut [u8]) -> Result<(), BadHeader> {
+    let quoted = answer.get(FRONT_V4..).ok_or(BadHeader::Truncated)?;
+    // Only the first bytes of the packet are here, which `View::parse` would refuse.
+    let tos = *quoted.get(1).ok_or(BadHeader::Truncated)?;
+    let dst = quoted.get(12..16).and_then(|dst| dst.try_into().ok());
+    let header = ipv4::Header {
+        tos: tos & TOS_BITS | CONTROL,
+        total_len: answer.len().try_into().map_err(|_| BadHeader::Length)?,
+        id,
+        ttl: HOP_LIMIT,
+        protocol: icmp::PROTOCOL,
+        src,
+        dst: u32::from_be_bytes(dst.ok_or(BadHeader::Truncated)?),
+        ..ipv4::Header::default()
+    };
+    header.emit(answer)?;
+    reason.header_v4().emit(&mut answer[ipv4::LEN..], Sum::ZERO)?;
+    Ok(())
+}
+
+/// Writes the headers of an answer from `src` into the first [`FRONT_V6`] bytes of `answer`, like
+/// [`write_v4`].
+///
+/// # Errors
+///
+/// The same.
+pub fn write_v6(reason: Reason, src: u128, answer: &mut [u8]) -> Result<(), BadHeader> {
+    let quoted = answer.get(FRONT_V6..).ok_or(BadHeader::Truncated)?;
+    let dst = quoted.get(8..24).and_then(|dst| dst.try_into().ok());
+    let dst = u128::from_be_bytes(dst.ok_or(BadHeader::Truncated)?);
+    let len = answer.len() - ipv6::LEN;
+    let header = ipv6::Header {
+        payload_len: len.try_into().map_err(|_| BadHeader::Length)?,
+        next_header: icmp::PROTOCOL_V6,
+        hop_limit: HOP_LIMIT,
+        src,
+        dst,
+        ..ipv6::Header::default()
+    };
+    header.emit(answer)?;
+    let pseudo = pseudo_ipv6(src, dst, icmp::PROTOCOL_V6, len as u32);
+    reason.header_v6().emit(&mut answer[ipv6::LEN..], pseudo)?;
+    Ok(())
 }
 
 /// Writes the answer to an IPv4 packet, from `src`, and returns its length; `None` if the packet
@@ -82,40 +199,17 @@ pub fn emit_v4(
     reason: Reason,
     packet: &[u8],
     src: u32,
+    id: u16,
     out: &mut [u8],
 ) -> Result<Option<usize>, BadHeader> {
-    let view = ipv4::View::parse(packet)?;
-    if !may_answer_v4(&view) {
+    if !may_answer_v4(&ipv4::View::parse(packet)?) {
         return Ok(None);
     }
-    let front = ipv4::LEN + icmp::LEN;
-    let quoted = usize::from(view.total_len()).min(MAX_ANSWER_V4 - front);
-    let out = out.get_mut(..front + quoted).ok_or(BadHeader::Truncated)?;
-    let header = ipv4::Header {
-        tos: CONTROL,
-        total_len: (front + quoted) as u16,
-        flags: ipv4::DONT_FRAGMENT,
-        ttl: HOP_LIMIT,
-        protocol: icmp::PROTOCOL,
-        src,
-        dst: view.src(),
-        ..ipv4::Header::default()
-    };
-    header.emit(out)?;
-    out[front..].copy_from_slice(&packet[..quoted]);
-    let message = match reason {
-        Reason::TooBig(mtu) => {
-            let [high, low] = (mtu.min(u16::MAX.into()) as u16).to_be_bytes();
-            icmp::Header {
-                kind: icmp::UNREACHABLE,
-                code: FRAGMENTATION_NEEDED,
-                rest: [0, 0, high, low],
-            }
-        }
-        Reason::TimeExceeded => icmp::Header { kind: icmp::TIME_EXCEEDED, code: 0, rest: [0; 4] },
-    };
-    message.emit(&mut out[ipv4::LEN..], Sum::ZERO)?;
-    Ok(Some(out.len()))
+    let len = answer_len_v4(packet)?;
+    let out = out.get_mut(..len).ok_or(BadHeader::Truncated)?;
+    out[FRONT_V4..].copy_from_slice(&packet[..len - FRONT_V4]);
+    write_v4(reason, src, id, out)?;
+    Ok(Some(len))
 }
 
 /// Writes the answer to an IPv6 packet, from `src`, and returns its length; `None` if the packet
@@ -131,34 +225,12 @@ pub fn emit_v6(
     src: u128,
     out: &mut [u8],
 ) -> Result<Option<usize>, BadHeader> {
-    let view = ipv6::View::parse(packet)?;
-    if !may_answer_v6(&view, reason) {
+    if !may_answer_v6(&ipv6::View::parse(packet)?, reason) {
         return Ok(None);
     }
-    let front = ipv6::LEN + icmp::LEN;
-    let whole = ipv6::LEN + usize::from(view.payload_len());
-    let quoted = whole.min(MAX_ANSWER_V6 - front);
-    let out = out.get_mut(..front + quoted).ok_or(BadHeader::Truncated)?;
-    let header = ipv6::Header {
-        payload_len: (icmp::LEN + quoted) as u16,
-        next_header: icmp::PROTOCOL_V6,
-        hop_limit: HOP_LIMIT,
-        src,
-        dst: view.src(),
-        ..ipv6::Header::default()
-    };
-    header.emit(out)?;
-    out[front..].copy_from_slice(&packet[..quoted]);
-    let message = match reason {
-        Reason::TooBig(mtu) => {
-            icmp::Header { kind: icmp::V6_TOO_BIG, code: 0, rest: mtu.to_be_bytes() }
-        }
-        Reason::TimeExceeded => {
-            icmp::Header { kind: icmp::V6_TIME_EXCEEDED, code: 0, rest: [0; 4] }
-        }
-    };
-    let len = (icmp::LEN + quoted) as u32;
-    let pseudo = pseudo_ipv6(src, view.src(), icmp::PROTOCOL_V6, len);
-    message.emit(&mut out[ipv6::LEN..], pseudo)?;
-    Ok(Some(out.len()))
+    let len = answer_len_v6(packet)?;
+    let out = out.get_mut(..len).ok_or(BadHeader::Truncated)?;
+    out[FRONT_V6..].copy_from_slice(&packet[..len - FRONT_V6]);
+    write_v6(reason, src, out)?;
+    Ok(Some(len))
 }

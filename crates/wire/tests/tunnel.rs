@@ -153,7 +153,7 @@ const OWN6: u128 = 0x2001_0db8_0001 << 80 | 1;
 fn answer(reason: Reason, packet: &[u8]) -> Option<Vec<u8>> {
     let mut out = [0xee; 1280];
     let len = match packet[0] >> 4 {
-        4 => icmp_error::emit_v4(reason, packet, OWN4, &mut out),
+        4 => icmp_error::emit_v4(reason, packet, OWN4, 0x1234, &mut out),
         _ => icmp_error::emit_v6(reason, packet, OWN6, &mut out),
     };
     len.unwrap().map(|len| out[..len].to_vec())
@@ -169,10 +169,19 @@ fn icmp_error_quotes_offending_packet() {
             assert_eq!(big, Some(golden(&format!("{size}{family}big"))), "{size}{family}");
             let hops = answer(Reason::TimeExceeded, &packet);
             assert_eq!(hops, Some(golden(&format!("{size}{family}hops"))), "{size}{family}");
+            for (name, reason) in [
+                ("none", Reason::NoRoute),
+                ("host", Reason::HostUnreachable),
+                ("route", Reason::UnreachableRoute),
+                ("prohibit", Reason::Prohibited),
+            ] {
+                let unreachable = answer(reason, &packet);
+                assert_eq!(unreachable, Some(golden(&format!("{size}{family}{name}"))), "{name}");
+            }
         }
     }
     let packet = golden("long4");
-    let short = icmp_error::emit_v4(Reason::TimeExceeded, &packet, OWN4, &mut [0; 575]);
+    let short = icmp_error::emit_v4(Reason::TimeExceeded, &packet, OWN4, 1, &mut [0; 575]);
     assert_eq!(short, Err(BadHeader::Truncated));
 }
 

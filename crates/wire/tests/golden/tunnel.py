@@ -5,8 +5,8 @@
 lengths and checksums; nothing here knows the crate.
 """
 from scapy.all import ICMP, IP, TCP, UDP, IPv6, Raw, raw
-from scapy.layers.inet6 import (ICMPv6PacketTooBig, ICMPv6TimeExceeded,
-                                ICMPv6EchoRequest, IPv6ExtHdrFragment)
+from scapy.layers.inet6 import (ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6PacketTooBig,
+                                ICMPv6TimeExceeded, IPv6ExtHdrFragment)
 
 
 def show(name, packet):
@@ -47,20 +47,24 @@ show("inner6ect1", six(tc=0x28 | 1))
 show("inner6ce", six(tc=0x28 | 3))
 
 # Answers: short packets are quoted whole, long ones up to the limits.
-answer4 = {"src": "203.0.113.1", "dst": "192.0.2.1", "ttl": 64, "id": 0, "flags": "DF",
-           "tos": 0xC0}
+answer4 = {"src": "203.0.113.1", "dst": "192.0.2.1", "ttl": 64, "id": 0x1234, "tos": 0xC8}
 answer6 = {"src": "2001:db8:1::1", "dst": "2001:db8::1", "hlim": 64}
 for name, size in [("short", 40), ("long", 1472)]:
-    packet = raw(four(size, flags="DF"))
+    # The answer copies some bits of the type of service: 0x08 of 0x28.
+    packet = raw(four(size, flags="DF", tos=0x28))
     show(f"{name}4", packet)
     quoted = packet[:576 - 28]
     show(f"{name}4big", IP(**answer4) / ICMP(type=3, code=4, nexthopmtu=1400) / Raw(quoted))
     show(f"{name}4hops", IP(**answer4) / ICMP(type=11, code=0) / Raw(quoted))
+    for what, code in [("none", 0), ("host", 1), ("route", 1), ("prohibit", 13)]:
+        show(f"{name}4{what}", IP(**answer4) / ICMP(type=3, code=code) / Raw(quoted))
     packet = raw(six(size))
     show(f"{name}6", packet)
     quoted = packet[:1280 - 48]
     show(f"{name}6big", IPv6(**answer6) / ICMPv6PacketTooBig(mtu=1280) / Raw(quoted))
     show(f"{name}6hops", IPv6(**answer6) / ICMPv6TimeExceeded() / Raw(quoted))
+    for what, code in [("none", 0), ("host", 3), ("route", 0), ("prohibit", 1)]:
+        show(f"{name}6{what}", IPv6(**answer6) / ICMPv6DestUnreach(code=code) / Raw(quoted))
 
 # Packets without an answer.
 show("none4error", IP(src="192.0.2.1", dst="198.51.100.7") / ICMP(type=3, code=1) / Raw(bytes(28)))
@@ -71,7 +75,7 @@ show("none4nobody", IP(src="0.0.0.0", dst="198.51.100.7") / UDP())
 show("none4loop", IP(src="127.0.0.1", dst="198.51.100.7") / UDP())
 show("none6error", IPv6(src="2001:db8::1", dst="2001:db8::2") / ICMPv6PacketTooBig() / Raw(bytes(40)))
 show("some6echo", IPv6(src="2001:db8::1", dst="2001:db8::2") / ICMPv6EchoRequest())
-show("none6fragment", IPv6(src="2001:db8::1", dst="2001:db8::2")
+show("some6fragment", IPv6(src="2001:db8::1", dst="2001:db8::2")
      / IPv6ExtHdrFragment(offset=100, nh=17) / Raw(bytes(64)))
 show("none6nobody", IPv6(src="::", dst="2001:db8::2") / UDP())
 show("big6multicast", IPv6(src="2001:db8::1", dst="ff02::5") / UDP())
