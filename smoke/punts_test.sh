@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The router punts packets to the kernel, which answers those that are too long for the next link or have
-# no route, fragments, and sends redirects, by the routing rules of the interface that received them.
+# The router answers packets that are too long for the next link or have no route, and punts packets to the
+# kernel, which fragments and sends redirects, by the routing rules of the interface that received them.
 #
 #   source s0 ── r0 router r1 ── a0 a      the link of a has an MTU of 1400 bytes
 #                          r2 ── b0 b
@@ -59,7 +59,7 @@ for mode in auto generic; do
     configure "" "{ name = \"r0\", mode = \"$mode\" }, { name = \"r1\", mode = \"$mode\" }, { name = \"r2\" }"
     start_router
     within source "$python" "$here/smoke/punts_packets.py" answers 1400 || fail "answers"
-    [ "$(counter punted oversize)" -gt 0 ] && [ "$(counter punted unreachable)" -gt 0 ] || fail "not counted: $(show counters)"
+    [ "$(counter icmp_errors too_big)" -gt 0 ] && [ "$(counter icmp_errors unreachable)" -gt 0 ] || fail "not counted: $(show counters)"
     upload 11.0.0.1
     upload 2001:db8::1
     echo "   TCP finds the MTU"

@@ -14,7 +14,7 @@
 use feed::fpm::PeerRoutes;
 use std::net::IpAddr;
 
-use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
+use feed::netlink::{AddressChange, AddressView, Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::Prefix;
 
 use crate::netlink::RecordedState;
@@ -67,7 +67,7 @@ impl Follower for Once<'_> {
         self.0.route_v6(table, prefix, best);
     }
     fn link(&mut self, _: u32, _: Option<&Link>) {}
-    fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
+    fn address(&mut self, _: &AddressView, _: AddressChange) {}
     fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
 }

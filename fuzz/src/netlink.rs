@@ -13,7 +13,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use feed::netlink::{Follower, Link, Messages, Mirror, Neighbor, RouteInfo, Rule};
+use feed::netlink::{
+    AddressChange, AddressView, Follower, Link, Messages, Mirror, Neighbor, RouteInfo, Rule,
+};
 use fib::Prefix;
 
 const KERNEL: &[u8] = include_bytes!("../../crates/feed/tests/golden/linux-6.18.netlink");
@@ -48,7 +50,7 @@ impl Follower for RecordedState {
     fn link(&mut self, index: u32, link: Option<&Link>) {
         record(&mut self.links, index, link);
     }
-    fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
+    fn address(&mut self, _: &AddressView, _: AddressChange) {}
     fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, rules: &[Rule]) {
         self.rules = rules.to_vec();

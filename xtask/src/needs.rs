@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 27] = [
+const PACKAGES: [Package; 29] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
@@ -26,6 +26,8 @@ const PACKAGES: [Package; 27] = [
     // The page is looked at by a browser.
     ("chromium", &["chromium", "--version"]),
     ("traceroute", &["traceroute", "-V"]),
+    ("mtr-tiny", &["mtr", "--version"]),
+    ("iputils-tracepath", &["tracepath", "-V"]),
     // Turns checksum offload off where tests send packets that a card would complete.
     ("ethtool", &["ethtool", "--version"]),
     ("tmux", &["tmux", "-V"]),

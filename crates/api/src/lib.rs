@@ -416,7 +416,10 @@ pub struct Counters {
     pub punted: BTreeMap<String, u64>,
     /// Dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Packets that a gate originated.
+    /// ICMP errors of the router itself: sent, by type, and `rate_limited`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub icmp_errors: BTreeMap<String, u64>,
+    /// Packets that the workers originated.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub originated: u64,
     /// Whether the counters add up. Between batches they always do; during a batch `received` may

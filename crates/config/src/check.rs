@@ -85,7 +85,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
     };
     let follows_kernel = !config.has_static_routes();
     for interface in &mut config.interfaces {
-        interface.long_packets = follows_kernel;
+        interface.follows_kernel = follows_kernel;
     }
     Ok(config)
 }
@@ -117,7 +117,7 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
         }
         let name = name.into_inner();
         // `check` sets the packets that are left to the kernel.
-        let (table, long_packets, guard) = (number, false, None);
+        let (table, follows_kernel, guard) = (number, false, None);
         interfaces.push(Interface {
             name,
             mode,
@@ -125,7 +125,7 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             table,
             sources,
             observe,
-            long_packets,
+            follows_kernel,
             guard,
         });
     }

@@ -150,9 +150,10 @@ pub struct Interface {
     pub sources: ReversePathFilter,
     /// The kernel forwards its packets; those that the router would have taken are counted.
     pub observe: bool,
-    /// The kernel forwards the packets that are too long for the router's memory (`run` only); without
-    /// this, an MTU that allows such packets is refused.
-    pub long_packets: bool,
+    /// The router has the kernel's routes (`run` only): the kernel forwards the packets that are too
+    /// long for the router's memory, and the router sends ICMP errors. Without this, an MTU that allows
+    /// such packets is refused, and the kernel gets the packets whose TTL is used up.
+    pub follows_kernel: bool,
     /// The packets that the steering program may drop, for an interface of a gate.
     pub guard: Option<EarlyDropConfig>,
 }

@@ -111,7 +111,8 @@ impl Interface {
     fn compare(&self, new: &Self, changed: &mut ChangedKeys) {
         use ReloadClass::{Live, ReplacesWorkers};
         // Whether long packets are the kernel's depends on the command, which a reload does not change.
-        let Self { name: _, mode, queues, table, sources, observe, long_packets: _, guard } = self;
+        let Self { name: _, mode, queues, table, sources, observe, follows_kernel: _, guard } =
+            self;
         changed.compare("interface.mode", ReplacesWorkers, mode, &new.mode);
         changed.compare("interface.queues", ReplacesWorkers, queues, &new.queues);
         changed.compare("interface.table", ReplacesWorkers, table, &new.table);

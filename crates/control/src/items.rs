@@ -15,7 +15,7 @@ use super::protocols;
 use super::target::{TargetView, dev, plane_target_view};
 use crate::view::View;
 use api::{self, Item};
-use datapath::stats::Snapshot;
+use datapath::stats::{IcmpCounter, Snapshot};
 use datapath::{Class, Verdict, VlanTag};
 
 fn route<A: Family>(plane: &Plane, prefix: Prefix<A>, hop: Hop) -> api::Route {
@@ -36,6 +36,8 @@ fn action(plane: &Plane, hop: Hop) -> &'static str {
         Err(Verdict::HostRoute) => "host",
         Err(Verdict::Unresolved) => "wait",
         Err(Verdict::Blackhole) => "drop blackhole",
+        Err(Verdict::UnreachableRoute) => "drop unreachable_route",
+        Err(Verdict::ProhibitRoute) => "drop prohibit_route",
         Err(_) => "drop no_route",
     }
 }
@@ -360,6 +362,15 @@ pub(super) fn workers(stats: &[Snapshot]) -> Vec<Item> {
     stats.iter().enumerate().map(item).collect()
 }
 
+/// Converts the counters of ICMP errors, if one has counted.
+fn icmp_errors(stats: &Snapshot) -> BTreeMap<String, u64> {
+    if stats.icmp.iter().all(|count| *count == 0) {
+        return BTreeMap::new();
+    }
+    let each = IcmpCounter::ALL.iter().zip(stats.icmp);
+    each.map(|(counter, count)| (counter.name().to_owned(), count)).collect()
+}
+
 /// Converts a worker's counters, or the sum of all workers', with their names.
 pub fn counters(stats: &Snapshot) -> api::Counters {
     let of_class = |class| -> BTreeMap<String, u64> {
@@ -373,6 +384,7 @@ pub fn counters(stats: &Snapshot) -> api::Counters {
         sent_bytes: stats.sent_bytes,
         punted: of_class(Class::Punted),
         dropped: of_class(Class::Dropped),
+        icmp_errors: icmp_errors(stats),
         originated: stats.originated,
         balanced: stats.balanced(),
     }

@@ -46,6 +46,7 @@ pub mod exposition;
 pub mod handle;
 mod http;
 pub mod http_message;
+mod icmp;
 pub mod items;
 pub mod kernel_sync;
 pub mod links;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::SystemTime;
 
-use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
+use feed::netlink::{AddressChange, AddressView, Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::{Family, Prefix};
 
 use super::plane::{HopTarget, Plane, PlaneTable, StaticFollower, TableView, WithoutRoutes};
@@ -212,8 +212,8 @@ impl Follower for RecordingFollower<'_> {
         self.forward(|plane| plane.link(index, link));
     }
 
-    fn address(&mut self, index: u32, address: IpAddr, length: u8, there: bool) {
-        self.forward(|plane| plane.address(index, address, length, there));
+    fn address(&mut self, view: &AddressView, change: AddressChange) {
+        self.forward(|plane| plane.address(view, change));
     }
 
     fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {

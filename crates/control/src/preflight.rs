@@ -23,7 +23,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use feed::netlink::{Follower, Kernel, Link, Neighbor, RouteInfo, Rule};
+use feed::netlink::{
+    AddressChange, AddressView, Follower, Kernel, Link, Neighbor, RouteInfo, Rule,
+};
 use fib::Prefix;
 use nix::libc;
 use nix::sched::sched_getaffinity;
@@ -55,9 +57,9 @@ impl Follower for System {
         self.links.extend(link.map(|link| (index, link.clone())));
     }
 
-    fn address(&mut self, index: u32, address: IpAddr, _: u8, there: bool) {
-        if there {
-            self.addresses.push((index, address));
+    fn address(&mut self, view: &AddressView, change: AddressChange) {
+        if change != AddressChange::Removed {
+            self.addresses.push((view.index, view.address));
         }
     }
 
@@ -162,7 +164,7 @@ impl Findings {
             let (interface, wanted) = (name.clone(), needed);
             self.error(&af_xdp::Error::BadQueueCount { interface, wanted, queues });
         }
-        if device.mtu > LARGEST_MTU && wanted.long_packets {
+        if device.mtu > LARGEST_MTU && wanted.follows_kernel {
             // With an Ethernet header and two VLAN tags.
             let longest = LARGEST_MTU + 14 + 2 * 4;
             self.warning(&format!(

@@ -303,7 +303,7 @@ pub fn open_one(
     let (name, mode) = (&wanted.name, wanted.mode);
     let interface = match wanted.guard {
         Some(early) => Interface::open_for_gate(name, queues, steered, mode, early)?,
-        None if wanted.long_packets => Interface::open_for_router(name, queues, steered, mode)?,
+        None if wanted.follows_kernel => Interface::open_for_router(name, queues, steered, mode)?,
         None => Interface::open(name, queues, steered, mode)?,
     };
     adjust(config, interface, wanted, steered)
@@ -425,7 +425,11 @@ pub fn start(
             worker = worker.with_queue(port, at);
         }
         if host.is_some() {
-            worker = worker.with_punts(config.daemon.punts.share(config.daemon.cores.len()));
+            let workers = config.daemon.cores.len();
+            worker = worker.with_punts(config.daemon.punts.share(workers));
+            if config.interfaces.iter().all(|interface| interface.follows_kernel) {
+                worker = worker.with_icmp_errors(crate::icmp::limits().share(workers));
+            }
         }
         if let Some(hooks) = &mut hooks {
             let Some(WorkerHook { hook, handed }) = (hooks.make)(number, interfaces) else {

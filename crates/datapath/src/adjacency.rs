@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use fib::Hop;
 
-use super::{FIRST_STACKED, Group, StackedDevice, Verdict};
+use super::{FIRST_STACKED, Group, OwnSources, StackedDevice, Verdict};
 
 /// The adjacency of a hop: the port that a packet leaves on, and the MAC addresses that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +57,19 @@ const NOWHERE: u16 = u16::MAX;
 const BLACKHOLE: u16 = u16::MAX - 1;
 const HOST: u16 = u16::MAX - 2;
 const GROUP: u16 = u16::MAX - 3;
-const UNRESOLVED: u16 = u16::MAX - 4;
+const UNREACHABLE: u16 = u16::MAX - 4;
+const PROHIBIT: u16 = u16::MAX - 5;
+const UNRESOLVED: u16 = u16::MAX - 6;
 
 impl Adjacency {
     /// The adjacency of a hop without a route.
     pub const NONE: Self = Self { macs: [0; 12], port: NOWHERE, mtu: 0 };
     /// The adjacency of blackhole routes, whose packets are dropped.
     pub const BLACKHOLE: Self = Self { port: BLACKHOLE, ..Self::NONE };
+    /// The adjacency of routes of type `unreachable`, whose packets are dropped with an answer.
+    pub const UNREACHABLE: Self = Self { port: UNREACHABLE, ..Self::NONE };
+    /// The adjacency of routes of type `prohibit`, whose packets are dropped with an answer.
+    pub const PROHIBIT: Self = Self { port: PROHIBIT, ..Self::NONE };
     /// The adjacency of routes to the host's own stack.
     pub const HOST: Self = Self { port: HOST, ..Self::NONE };
     /// Makes the adjacency of an unresolved next hop behind a port: its MAC address is not known.
@@ -119,6 +125,8 @@ impl Adjacency {
             // A group is replaced by a member before this call; a group in a group is no route.
             NOWHERE | GROUP => Err(Verdict::NoRoute),
             BLACKHOLE => Err(Verdict::Blackhole),
+            UNREACHABLE => Err(Verdict::UnreachableRoute),
+            PROHIBIT => Err(Verdict::ProhibitRoute),
             HOST => Err(Verdict::HostRoute),
             UNRESOLVED => Err(Verdict::Unresolved),
             port => Ok(port),
@@ -135,10 +143,11 @@ impl Adjacency {
         }
     }
 
-    /// Returns whether packets are delivered at all: false without a route and for a blackhole.
+    /// Returns whether packets are delivered at all: false without a route, and for a route that
+    /// discards them.
     #[inline]
     pub fn leads(&self) -> bool {
-        !matches!(self.port, NOWHERE | BLACKHOLE | GROUP)
+        !matches!(self.port, NOWHERE | BLACKHOLE | UNREACHABLE | PROHIBIT | GROUP)
     }
 
     /// Returns the next hop's MAC.
@@ -184,6 +193,8 @@ pub struct Adjacencies {
     seed: u64,
     /// The stacked devices by port number, from [`FIRST_STACKED`] on; `None` for a number without one.
     stacked: Arc<[Option<StackedDevice>]>,
+    /// The source addresses of this machine's own packets by hop; `None`: not known.
+    own_sources: Vec<Option<Arc<OwnSources>>>,
 }
 
 impl Adjacencies {
@@ -207,6 +218,23 @@ impl Adjacencies {
     #[inline]
     pub fn stacked(&self, port: u16) -> Option<&StackedDevice> {
         self.stacked.get(usize::from(port.checked_sub(FIRST_STACKED)?))?.as_ref()
+    }
+
+    /// Sets the source addresses of this machine's own packets by `hop`; returns whether they differ
+    /// from those before. [`Hop::NONE`] has none.
+    pub fn set_own_sources(&mut self, hop: Hop, sources: Option<Arc<OwnSources>>) -> bool {
+        let at = hop.0 as usize;
+        if !hop.is_some() || (sources.is_none() && at >= self.own_sources.len()) {
+            return false;
+        }
+        self.own_sources.resize(self.own_sources.len().max(at + 1), None);
+        let before = std::mem::replace(&mut self.own_sources[at], sources);
+        before != self.own_sources[at]
+    }
+
+    /// Returns the source addresses of this machine's own packets by `hop`, which is no group.
+    pub fn own_sources(&self, hop: Hop) -> Option<&OwnSources> {
+        self.own_sources.get(hop.0 as usize)?.as_deref()
     }
 
     /// Sets the adjacency of `hop`. [`Hop::NONE`] is always no route and is not changed.

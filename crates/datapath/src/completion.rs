@@ -11,6 +11,7 @@
 use port::{Arena, Frame};
 
 use super::batch::Kind;
+use super::icmp_errors::IcmpErrors;
 use super::ingress::FrameIngress;
 use super::punt::Policer;
 use super::source::check_sources;
@@ -26,6 +27,7 @@ pub(super) struct Completion<'w> {
     pub(super) adjacencies: &'w Adjacencies,
     pub(super) wants: &'w mut WantSender,
     pub(super) policer: &'w mut Policer,
+    pub(super) errors: &'w mut IcmpErrors,
     /// The settings of their port.
     pub(super) terms: &'w Ingress,
     pub(super) batch: &'w Batch,
@@ -46,8 +48,9 @@ impl Completion<'_> {
         deferred: &mut Vec<Frame>,
     ) {
         let Self { arena, lanes, stats, adjacencies, wants, policer, terms, batch, .. } = self;
-        let Self { frames, now, .. } = self;
+        let Self { frames, errors, now, .. } = self;
         let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
+        let answers = terms.answers.map(|table| table.is_some());
         let may_redirect = isolated == [false; 2] && terms.secondary_macs.is_empty();
         let checks = terms.sources != ReversePathFilter::Off;
         let mut check_source = check_sources(batch, adjacencies, terms);
@@ -83,7 +86,8 @@ impl Completion<'_> {
             };
             arena.shrink_front(&mut frame, tags);
             let (arena, lanes, wants) = (&mut *arena, &mut *lanes, &mut *wants);
-            let punts = Punts { policer: &mut *policer, further, isolated };
+            let errors = &mut *errors;
+            let punts = Punts { policer: &mut *policer, further, isolated, answers, errors };
             Turn { arena, lanes, stats, adjacencies, wants, ingress, lane, table, punts, now }
                 .hold_or_finish(frame, kind, hop, verdict);
         }

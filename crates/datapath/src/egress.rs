@@ -17,6 +17,7 @@ use wire::tunnel::Header;
 use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Batch, FEW, MARKING, SIZE};
+use super::icmp_errors::IcmpErrors;
 use super::ingress::FrameIngress;
 use super::punt::Policer;
 use super::turn::{Lane, Punts, Turn, rewrite, stage};
@@ -56,6 +57,7 @@ pub(super) struct EgressContext<'w, L> {
     pub(super) wants: &'w mut WantSender,
     pub(super) stats: &'w WorkerStats,
     pub(super) policer: &'w mut Policer,
+    pub(super) errors: &'w mut IcmpErrors,
     pub(super) now: u64,
     /// When the turn began, by the hook's clock.
     pub(super) hook_time: u64,
@@ -71,7 +73,7 @@ impl Egress {
     /// Sends the hook's packets and returns their number.
     pub(super) fn transmit<L: Lookup>(&mut self, context: EgressContext<'_, L>) -> usize {
         let EgressContext { arena, lanes, tables, adjacencies, ingresses, batch, .. } = context;
-        let EgressContext { wants, stats, policer, now, hook_time, .. } = context;
+        let EgressContext { wants, stats, policer, errors, now, hook_time, .. } = context;
         let Self { hook: Hook { packets: hook, tunnels }, packets: egress, oversized } = self;
         let Tunnels { parameters, sealer } = tunnels;
         let mut has_sealed = false;
@@ -171,7 +173,8 @@ impl Egress {
                     Err(verdict) => verdict,
                 };
                 let (arena, lanes, wants) = (&mut *arena, &mut *lanes, &mut *wants);
-                let punts = Punts { policer: &mut *policer, further, isolated };
+                let (errors, answers) = (&mut *errors, [false; 2]);
+                let punts = Punts { policer: &mut *policer, further, isolated, answers, errors };
                 let (lane, ingress) = (ingress, FrameIngress::untagged(ingress as u16));
                 let turn = Turn {
                     arena,

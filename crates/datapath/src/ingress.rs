@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use super::{FIRST_STACKED, Locals, VlanTable};
+use super::{FIRST_STACKED, Locals, OwnSources, VlanTable};
 
 /// The reverse path filter of a port (RFC 3704): the sources that its packets may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +55,12 @@ pub struct Ingress {
     /// For IPv4 and for IPv6: the host would look the port's packets up in another table, so it
     /// forwards and answers none.
     pub isolated: [bool; 2],
+    /// For IPv4 and for IPv6: the number of the table by which this machine's ICMP errors about its
+    /// packets are sent; `None`: the host sends them.
+    pub answers: [Option<usize>; 2],
+    /// The source addresses of such errors over IPv4, if not those of the route to their destination
+    /// (`icmp_errors_use_inbound_ifaddr`).
+    pub answer_sources: Option<Arc<OwnSources>>,
 }
 
 impl Ingress {
@@ -62,7 +68,7 @@ impl Ingress {
     /// devices over it.
     fn is_like(&self, other: &Self) -> bool {
         let Self { mac, secondary_macs, member_of: _, vlans: _, table, .. } = self;
-        let Self { locals, sources, further, isolated, .. } = self;
+        let Self { locals, sources, further, isolated, answers, answer_sources, .. } = self;
         mac.is_some()
             && *mac == other.mac
             && *secondary_macs == other.secondary_macs
@@ -71,6 +77,8 @@ impl Ingress {
             && *sources == other.sources
             && *further == other.further
             && *isolated == other.isolated
+            && *answers == other.answers
+            && *answer_sources == other.answer_sources
     }
 }
 

@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod adjacency;
+mod answer;
 mod batch;
 mod completion;
 mod egress;
@@ -44,9 +45,11 @@ mod flow;
 mod group;
 mod hold;
 mod hook;
+mod icmp_errors;
 mod ingress;
 mod locals;
 mod lookup;
+mod own_source;
 mod parse;
 mod punt;
 mod rewrite;
@@ -70,9 +73,11 @@ pub use hook::{
     Disposition, EgressBatch, EgressPacket, Hook, IngressBatch, OversizedPacket, PacketHook,
     SEAL_LEN, Seal, TunnelParameters, TunnelSealer, Tunnels,
 };
+pub use icmp_errors::IcmpLimits;
 pub use ingress::{Ingress, Ingresses, ReversePathFilter};
 pub use locals::Locals;
 pub use lookup::{Lookup, Numbered, Tables};
+pub use own_source::{Candidate, OwnSources};
 pub use parse::{Parsed, parse, source_v4, source_v6};
 pub use punt::{PuntClass, PuntRates};
 use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};

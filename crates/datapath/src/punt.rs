@@ -183,8 +183,9 @@ pub(super) struct Punt {
 
 impl Punt {
     /// Returns how to punt a packet that ends in `verdict`, or `None` if it is not punted. With
-    /// `further`, the host continues with other tables where this one has no route.
-    pub(super) fn of(verdict: Verdict, further: bool, frame: &[u8]) -> Option<Self> {
+    /// `further`, the host continues with other tables where this one has no route; with `answers`,
+    /// it answers expired packets that the router does not answer itself.
+    pub(super) fn of(verdict: Verdict, further: bool, answers: bool, frame: &[u8]) -> Option<Self> {
         let (class, taken) = match verdict {
             Verdict::TooBig => {
                 let class =
@@ -195,6 +196,14 @@ impl Punt {
             }
             Verdict::NoRoute if !further => {
                 let (class, taken) = (Some(PuntClass::Unreachable), Verdict::Unreachable);
+                return Some(Self { class, taken, limited: verdict, refused: verdict });
+            }
+            Verdict::UnreachableRoute | Verdict::ProhibitRoute => {
+                let (class, taken) = (Some(PuntClass::Unreachable), Verdict::Unreachable);
+                return Some(Self { class, taken, limited: verdict, refused: verdict });
+            }
+            Verdict::TtlExpired if answers => {
+                let (class, taken) = (Some(PuntClass::Unreachable), Verdict::Expired);
                 return Some(Self { class, taken, limited: verdict, refused: verdict });
             }
             Verdict::NoRoute | Verdict::HostRoute => (Some(PuntClass::Forward), Verdict::HostRoute),
@@ -217,7 +226,7 @@ impl Punt {
 }
 
 /// Returns whether a router may fragment a packet: IPv4 without Don't Fragment (RFC 791, 3.1).
-fn may_fragment(frame: &[u8]) -> bool {
+pub(super) fn may_fragment(frame: &[u8]) -> bool {
     const DONT_FRAGMENT: u8 = 0b010;
     let packet = frame.get(ethernet::LEN..).unwrap_or_default();
     packet.first().is_some_and(|first| first >> 4 == 4)

@@ -15,6 +15,38 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Class, Sample, Verdict, VerdictMap};
 
+/// A counter of ICMP errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpCounter {
+    /// Time Exceeded, sent.
+    TimeExceeded,
+    /// Destination Unreachable, sent.
+    Unreachable,
+    /// Fragmentation Needed or Packet Too Big, sent.
+    TooBig,
+    /// Not sent: over a limit.
+    RateLimited,
+}
+
+impl IcmpCounter {
+    /// All of them.
+    pub const ALL: [Self; ICMP_COUNTERS] =
+        [Self::TimeExceeded, Self::Unreachable, Self::TooBig, Self::RateLimited];
+
+    /// Returns the name that counters and metrics use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TimeExceeded => "time_exceeded",
+            Self::Unreachable => "unreachable",
+            Self::TooBig => "too_big",
+            Self::RateLimited => "rate_limited",
+        }
+    }
+}
+
+/// The number of counters of ICMP errors.
+pub const ICMP_COUNTERS: usize = IcmpCounter::RateLimited as usize + 1;
+
 /// The counters of one worker.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -25,6 +57,7 @@ pub struct WorkerStats {
     sent_bytes: AtomicU64,
     held: AtomicU64,
     originated: AtomicU64,
+    icmp: [AtomicU64; ICMP_COUNTERS],
     lookups_v4: AtomicU64,
     lookups_v6: AtomicU64,
     batches: AtomicU64,
@@ -53,6 +86,7 @@ impl WorkerStats {
             sent_bytes: AtomicU64::new(0),
             held: AtomicU64::new(0),
             originated: AtomicU64::new(0),
+            icmp: [const { AtomicU64::new(0) }; ICMP_COUNTERS],
             lookups_v4: AtomicU64::new(0),
             lookups_v6: AtomicU64::new(0),
             batches: AtomicU64::new(0),
@@ -110,6 +144,11 @@ impl WorkerStats {
         add(&self.originated, 1);
     }
 
+    /// Counts an ICMP error.
+    pub(crate) fn icmp(&self, counter: IcmpCounter) {
+        add(&self.icmp[counter as usize], 1);
+    }
+
     #[inline(always)]
     pub(crate) fn looked_up(&self, v4: u64, v6: u64) {
         add(&self.lookups_v4, v4);
@@ -131,6 +170,7 @@ impl WorkerStats {
             sent_bytes: read(&self.sent_bytes),
             held: read(&self.held),
             originated: read(&self.originated),
+            icmp: self.icmp.each_ref().map(read),
             lookups_v4: read(&self.lookups_v4),
             lookups_v6: read(&self.lookups_v6),
             batches: read(&self.batches),
@@ -154,8 +194,10 @@ pub struct Snapshot {
     /// Packets that wait for a neighbor's MAC address. Between two moments: the difference, which
     /// may be negative (wrapping).
     pub held: u64,
-    /// Packets that a gate originated, such as ICMP errors for packets that exceeded an MTU.
+    /// Packets that the workers originated, such as ICMP errors.
     pub originated: u64,
+    /// ICMP errors of the router itself, by [`IcmpCounter`].
+    pub icmp: [u64; ICMP_COUNTERS],
     /// IPv4 destinations looked up.
     pub lookups_v4: u64,
     /// IPv6 destinations looked up.
@@ -214,8 +256,13 @@ impl Snapshot {
         for (verdict, count) in verdicts.iter_mut() {
             *count = join(*count, other.verdicts[verdict]);
         }
+        let mut icmp = self.icmp;
+        for (count, other) in icmp.iter_mut().zip(other.icmp) {
+            *count = join(*count, other);
+        }
         Self {
             verdicts,
+            icmp,
             received: join(self.received, other.received),
             received_bytes: join(self.received_bytes, other.received_bytes),
             sent_bytes: join(self.sent_bytes, other.sent_bytes),

@@ -16,8 +16,9 @@ use wire::{ethernet, ipv4, ipv6};
 use super::batch::{Kind, SIZE};
 use super::flow::flow;
 use super::hold::{HELD, Held, Hold, Wait};
+use super::icmp_errors::{Admission, IcmpErrors, Pending, link_mtu};
 use super::ingress::FrameIngress;
-use super::punt::{Policer, Punt};
+use super::punt::{Policer, Punt, may_fragment};
 use super::want::Key;
 use super::{
     Adjacencies, Adjacency, Batch, Class, FIRST_STACKED, Rewritten, Verdict, WantSender, flow_v4,
@@ -93,6 +94,9 @@ pub(super) struct Punts<'w> {
     /// For IPv4 and for IPv6: the host would look packets up in another table, so it forwards and
     /// answers none.
     pub(super) isolated: [bool; 2],
+    /// For IPv4 and for IPv6: the router itself sends ICMP errors.
+    pub(super) answers: [bool; 2],
+    pub(super) errors: &'w mut IcmpErrors,
 }
 
 impl Turn<'_> {
@@ -134,11 +138,11 @@ impl Turn<'_> {
                     let staged =
                         stage(self.arena, self.lanes, self.adjacencies, frame, 0, exit, len);
                     if let Err(frame) = staged {
-                        self.finish(frame, Verdict::NoRoute, own);
+                        self.finish(frame, kind, hop, Verdict::NoRoute, own);
                     }
                 }
                 Err(Verdict::Unresolved) => self.hold(frame, kind, hop, wait, own),
-                Err(verdict) => self.finish(frame, verdict, own),
+                Err(verdict) => self.finish(frame, kind, hop, verdict, own),
             }
         }
     }
@@ -153,7 +157,7 @@ impl Turn<'_> {
     ) {
         match verdict {
             Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now), true),
-            verdict => self.finish(frame, verdict, true),
+            verdict => self.finish(frame, kind, hop, verdict, true),
         }
     }
 
@@ -161,7 +165,7 @@ impl Turn<'_> {
     pub(super) fn hold_or_finish(mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict) {
         match verdict {
             Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now), false),
-            verdict => self.finish(frame, verdict, false),
+            verdict => self.finish(frame, kind, hop, verdict, false),
         }
     }
 
@@ -182,29 +186,58 @@ impl Turn<'_> {
         };
         // The packet has a valid header, so its destination can be read.
         let (Ok(key), Some(lane)) = (key, self.lanes.get_mut(self.lane)) else {
-            return self.finish(frame, Verdict::Unresolved, own);
+            return self.drop(frame, Verdict::Unresolved);
         };
         if wait.request_is_due(hop, self.now) {
             self.wants.request(hop, self.table, key, self.now);
         }
         let ingress = self.ingress;
         if let Some(oldest) = lane.hold.push(Held { frame, key, wait, ingress, own }) {
-            self.finish(oldest.frame, Verdict::Unresolved, oldest.own);
+            self.drop(oldest.frame, Verdict::Unresolved);
         }
     }
 
-    /// Ends a packet that is not sent: punts it to the host of the port that it arrived on, or
-    /// drops it. A packet of this machine's own is never punted to its host, which would send it
-    /// past the gate, or back to itself.
-    fn finish(&mut self, mut frame: Frame, verdict: Verdict, own: bool) {
+    /// Ends a packet that is not sent: its sender gets an ICMP error, or it is punted or dropped. A
+    /// packet of this machine's own is never punted to its host, which would send it past the gate, or
+    /// back to itself.
+    #[cold]
+    fn finish(&mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict, own: bool) {
         if own {
             let punted = verdict.class() == Class::Punted;
             return self.drop(frame, if punted { Verdict::NoRoute } else { verdict });
         }
+        let bytes = self.arena.bytes(&frame);
+        let Punts { further, answers, errors, .. } = &mut self.punts;
+        let six = bytes.get(ethernet::LEN).is_some_and(|first| first >> 4 == 6);
+        let is_hosts = match verdict {
+            Verdict::TooBig => may_fragment(bytes),
+            Verdict::NoRoute => *further,
+            _ => false,
+        };
+        if answers[usize::from(six)] && !is_hosts {
+            let mtu = || link_mtu(bytes, kind, hop, self.adjacencies);
+            match errors.admit(bytes, verdict, mtu, self.now, self.stats) {
+                Admission::Host => {}
+                Admission::Silent => return self.drop(frame, verdict),
+                Admission::Answer { reason, to } => {
+                    let (ingress, lane) = (self.ingress, self.lane);
+                    let pending = Pending { frame, verdict, ingress, lane, reason, to };
+                    if let Err(frame) = errors.push(pending) {
+                        self.drop(frame, verdict);
+                    }
+                    return;
+                }
+            }
+        }
+        self.punt_or_drop(frame, verdict);
+    }
+
+    /// Punts a packet to the host of the port that it arrived on, or drops it.
+    pub(super) fn punt_or_drop(&mut self, mut frame: Frame, verdict: Verdict) {
         let Punts { further, isolated, .. } = self.punts;
         let bytes = self.arena.bytes(&frame);
         let six = bytes.get(ethernet::LEN).is_some_and(|first| first >> 4 == 6);
-        let Some(punt) = Punt::of(verdict, further, bytes) else {
+        let Some(punt) = Punt::of(verdict, further, self.punts.errors.is_on(), bytes) else {
             return self.drop(frame, verdict);
         };
         if isolated[usize::from(six)] && !punt.is_local() {

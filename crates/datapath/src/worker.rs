@@ -39,11 +39,14 @@ use std::time::Duration;
 
 use fib::Reader;
 use port::{Arena, Frame, Port, PortStats};
+use wire::{ethernet, ipv4, ipv6};
 
+use super::answer::AnswerContext;
 use super::batch::{AHEAD, FEW, MARKING, SIZE};
 use super::completion::Completion;
 use super::egress::{Egress, EgressContext};
-use super::hold::{HELD, Hold};
+use super::hold::{HELD, Held, Hold};
+use super::icmp_errors::{Admission, IcmpErrors, Pending};
 use super::ingress::FrameIngress;
 use super::punt::Policer;
 use super::secondary_macs::readdress;
@@ -51,7 +54,7 @@ use super::source::{Arrival, drop_spoofed};
 use super::trunk::Trunk;
 use super::turn::{Lane, Punts, Turn};
 use super::{
-    Adjacencies, Batch, Hook, IngressBatch, Ingresses, Lookup, PacketHook, PuntRates,
+    Adjacencies, Batch, Hook, IcmpLimits, IngressBatch, Ingresses, Lookup, PacketHook, PuntRates,
     ReversePathFilter, Verdict, WantSender, parse,
 };
 use crate::stats::WorkerStats;
@@ -103,6 +106,7 @@ pub struct Worker<L> {
     wants: WantSender,
     stats: Arc<WorkerStats>,
     punts: Policer,
+    errors: IcmpErrors,
     frames: Vec<Frame>,
     /// How each of `frames` arrived.
     arrivals: Vec<FrameIngress>,
@@ -131,6 +135,7 @@ impl<L: Lookup> Worker<L> {
             wants,
             stats,
             punts: Policer::new(PuntRates::LOCAL_ONLY),
+            errors: IcmpErrors::off(),
             frames: Vec::with_capacity(SIZE),
             arrivals: Vec::with_capacity(SIZE),
             deferred: Vec::with_capacity(SIZE),
@@ -166,6 +171,14 @@ impl<L: Lookup> Worker<L> {
         self
     }
 
+    /// Lets this worker send ICMP errors itself, within these limits; the host sends those that it
+    /// cannot send.
+    #[must_use]
+    pub fn with_icmp_errors(mut self, limits: IcmpLimits) -> Self {
+        self.errors = IcmpErrors::new(limits);
+        self
+    }
+
     /// Adds the hook of a gate or a grantor.
     #[must_use]
     pub fn with_hook(mut self, hook: Hook) -> Self {
@@ -177,8 +190,11 @@ impl<L: Lookup> Worker<L> {
     pub fn poll(&mut self) -> usize {
         let mut received = 0;
         let hook_time = self.egress.as_mut().map(|egress| egress.hook.packets.begin_turn());
+        // Those about packets that have waited too long.
+        self.send_icmp_errors();
         for from in 0..self.lanes.len() {
             received += self.turn(from);
+            self.send_icmp_errors();
         }
         if let Some(time) = hook_time {
             received += self.transmit_egress(time);
@@ -198,6 +214,27 @@ impl<L: Lookup> Worker<L> {
         received
     }
 
+    /// Sends the ICMP errors about the packets of the last batch.
+    #[inline]
+    fn send_icmp_errors(&mut self) {
+        if self.errors.len() == 0 {
+            return;
+        }
+        AnswerContext {
+            arena: &mut self.arena,
+            lanes: &mut self.lanes,
+            tables: &mut self.tables,
+            adjacencies: &mut self.adjacencies,
+            ingresses: &mut self.ingresses,
+            wants: &mut self.wants,
+            stats: &self.stats,
+            policer: &mut self.punts,
+            errors: &mut self.errors,
+            now: self.now,
+        }
+        .send();
+    }
+
     /// Sends the packets of the hook, in a turn that began at `hook_time`, and returns their number.
     fn transmit_egress(&mut self, hook_time: u64) -> usize {
         let Some(egress) = &mut self.egress else { return 0 };
@@ -211,6 +248,7 @@ impl<L: Lookup> Worker<L> {
             wants: &mut self.wants,
             stats: &self.stats,
             policer: &mut self.punts,
+            errors: &mut self.errors,
             now: self.now,
             hook_time,
         })
@@ -222,7 +260,7 @@ impl<L: Lookup> Worker<L> {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
         let Self { arrivals, deferred, done, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
-        let policer = &mut self.punts;
+        let (policer, errors) = (&mut self.punts, &mut self.errors);
         let hook = self.egress.as_mut().map(|egress| &mut *egress.hook.packets);
         let Some(lane) = lanes.get_mut(from) else { return 0 };
         let (ingress, handed) = (lane.ingress, lane.handed);
@@ -325,7 +363,9 @@ impl<L: Lookup> Worker<L> {
             let waits = lanes.get(from).is_some_and(|lane| lane.hold.len() > 0);
             if waits {
                 let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-                let punts = Punts { policer: &mut *policer, further, isolated };
+                let answers = terms.answers.map(|table| table.is_some());
+                let (policer, errors) = (&mut *policer, &mut *errors);
+                let punts = Punts { policer, further, isolated, answers, errors };
                 let (lane, ingress) = (ingress, FrameIngress::untagged(group));
                 Turn { arena, lanes, stats, adjacencies, wants, ingress, lane, table, punts, now }
                     .release(batch, belongs);
@@ -335,7 +375,7 @@ impl<L: Lookup> Worker<L> {
                 batch.mark(wants);
             }
             let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-            let (policer, batch) = (&mut *policer, &**batch);
+            let (policer, errors, batch) = (&mut *policer, &mut *errors, &**batch);
             let rest = Completion {
                 arena,
                 lanes,
@@ -343,6 +383,7 @@ impl<L: Lookup> Worker<L> {
                 adjacencies,
                 wants,
                 policer,
+                errors,
                 terms,
                 batch,
                 frames,
@@ -366,6 +407,18 @@ impl<L: Lookup> Worker<L> {
     }
 }
 
+/// Decrements the TTL or hop limit of a packet, which is above 1.
+fn decrement_ttl(frame: &mut [u8]) {
+    let packet = frame.get_mut(ethernet::LEN..).unwrap_or_default();
+    if packet.first().is_some_and(|first| first >> 4 == 6) {
+        if let Ok(mut packet) = ipv6::View::parse(packet) {
+            packet.decrement_hop_limit();
+        }
+    } else if let Ok(mut packet) = ipv4::View::parse(packet) {
+        packet.decrement_ttl();
+    }
+}
+
 /// Returns the group of the first held packet whose group is not in `done`. Packets of removed VLAN
 /// devices are in no batch.
 fn next_held_group(held: Option<&Hold>, ingresses: &Ingresses, done: &[u16]) -> Option<u16> {
@@ -380,10 +433,29 @@ impl<L> Worker<L> {
     pub fn tick(&mut self) {
         self.now += 1;
         self.punts.tick();
-        for lane in &mut self.lanes {
-            while let Some(late) = lane.hold.expired(self.now) {
-                self.arena.free(late.frame);
-                self.stats.ended(Verdict::Unresolved, 1);
+        let Self { lanes, arena, errors, stats, now, .. } = self;
+        for (number, lane) in lanes.iter_mut().enumerate() {
+            while let Some(Held { frame, ingress, own, .. }) = lane.hold.expired(*now) {
+                let verdict = Verdict::Unresolved;
+                let bytes = arena.bytes(&frame);
+                let admission = if own {
+                    Admission::Silent
+                } else {
+                    errors.admit(bytes, verdict, || 0, *now, stats)
+                };
+                let refused = match admission {
+                    Admission::Answer { reason, to } => {
+                        let lane = number;
+                        // As by Linux, which resolves the next hop after it.
+                        decrement_ttl(arena.bytes_mut(&frame));
+                        errors.push(Pending { frame, verdict, ingress, lane, reason, to }).err()
+                    }
+                    Admission::Host | Admission::Silent => Some(frame),
+                };
+                if let Some(frame) = refused {
+                    arena.free(frame);
+                    stats.ended(verdict, 1);
+                }
             }
         }
         self.publish_held();
@@ -422,6 +494,10 @@ impl<L> Worker<L> {
                 self.stats.ended(Verdict::Unresolved, 1);
             }
         }
+        for pending in self.errors.take() {
+            self.arena.free(pending.frame);
+            self.stats.ended(pending.verdict, 1);
+        }
         if let Some(egress) = &mut self.egress {
             egress.hook.packets.close(&mut self.arena, &self.stats);
         }
@@ -452,10 +528,11 @@ impl<L> Worker<L> {
         self.egress.as_ref().map(|egress| &*egress.hook.packets)
     }
 
-    /// Returns how many packets wait, for a neighbor's MAC address or in a hook's queues.
+    /// Returns how many packets wait: for a neighbor's MAC address, for an ICMP error, or in a hook's
+    /// queues.
     pub fn held(&self) -> usize {
         let queued = self.hook().map_or(0, |hook| hook.queued());
-        queued + self.lanes.iter().map(|lane| lane.hold.len()).sum::<usize>()
+        queued + self.errors.len() + self.lanes.iter().map(|lane| lane.hold.len()).sum::<usize>()
     }
 
     /// Returns whether the worker needs another turn soon, even if no packet arrives.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use fib::Prefix;
 use fingerpost_feed::fpm::{Fpm, FpmOptions, Peers, Refusal};
 use fingerpost_feed::netlink::{
-    Follower, Link, Neighbor, NullFollower, RouteInfo, Rule, Target, Via,
+    AddressChange, AddressView, Follower, Link, Neighbor, NullFollower, RouteInfo, Rule, Target,
+    Via,
 };
 
 const NEW_ROUTE: u16 = 24;
@@ -94,7 +95,7 @@ impl Follower for RecordedRoutes {
         panic!("no route of IPv6 was sent");
     }
     fn link(&mut self, _: u32, _: Option<&Link>) {}
-    fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
+    fn address(&mut self, _: &AddressView, _: AddressChange) {}
     fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
 }

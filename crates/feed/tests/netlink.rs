@@ -5,8 +5,8 @@
 
 use fib::Prefix;
 use fingerpost_feed::netlink::{
-    Action, Damage, Follower, Link, LinkView, Messages, Mirror, Neighbor, NexthopObject,
-    NullFollower, RouteInfo, Rule, Target,
+    Action, AddressChange, AddressView, Damage, Follower, Link, LinkView, Messages, Mirror,
+    Neighbor, NexthopObject, NullFollower, RouteInfo, Rule, Target,
 };
 
 const GOLDEN: &[u8] = include_bytes!("golden/linux-6.18.netlink");
@@ -175,8 +175,8 @@ impl Follower for Order {
     fn link(&mut self, index: u32, _: Option<&Link>) {
         self.links.push(index);
     }
-    fn address(&mut self, index: u32, _: std::net::IpAddr, _: u8, _: bool) {
-        assert!(self.links.contains(&index));
+    fn address(&mut self, address: &AddressView, _: AddressChange) {
+        assert!(self.links.contains(&address.index));
     }
     fn neighbor(&mut self, index: u32, _: std::net::IpAddr, _: Option<&Neighbor>) {
         assert!(self.links.contains(&index));

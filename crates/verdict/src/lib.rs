@@ -66,8 +66,11 @@ pub enum Verdict {
     /// The route leads to Linux (RFC 1812, 5.2.7.1): an interface that is not the router's, or an
     /// address that Linux resolves or refuses
     HostRoute,
-    /// `run`: no route; Linux answers Destination Unreachable (RFC 1812, 5.2.7.1)
+    /// `run`: no route, or one of type `unreachable` or `prohibit`, and Linux answers Destination
+    /// Unreachable (RFC 1812, 5.2.7.1)
     Unreachable,
+    /// `run`: TTL or hop limit used up, and Linux answers Time Exceeded (RFC 1812, 5.3.1)
+    Expired,
     /// `run`: exceeds the next link's MTU; Linux answers Fragmentation Needed or Packet Too Big
     /// (RFC 1191, RFC 8201), or fragments (RFC 791)
     Oversize,
@@ -110,6 +113,10 @@ pub enum Verdict {
     NoRoute,
     /// A blackhole route
     Blackhole,
+    /// A route of type `unreachable`; its sender gets an ICMP error
+    UnreachableRoute,
+    /// A route of type `prohibit`; its sender gets an ICMP error
+    ProhibitRoute,
     /// The next hop's MAC address was not resolved within a second, or too many packets were waiting
     /// (RFC 1122, 2.3.2.2; RFC 4861, 7.2.2)
     Unresolved,
@@ -262,6 +269,7 @@ impl Verdict {
             | Self::EtherType
             | Self::HostRoute
             | Self::Unreachable
+            | Self::Expired
             | Self::Oversize
             | Self::Redirect => Class::Punted,
             _ => Class::Dropped,
@@ -400,7 +408,7 @@ mod tests {
             assert!(!help.is_empty() && !help.ends_with('.') && !help.contains('|'), "{help}");
             assert!(seen.insert(name.to_owned()) && seen.insert(help), "{verdict:?} is not unique");
         }
-        assert_eq!(Verdict::ALL.iter().filter(|v| v.class() == Class::Punted).count(), 10);
+        assert_eq!(Verdict::ALL.iter().filter(|v| v.class() == Class::Punted).count(), 11);
     }
 
     #[test]

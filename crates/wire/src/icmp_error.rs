@@ -60,6 +60,16 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Returns the type of the error over IPv4.
+    pub fn kind_v4(self) -> u8 {
+        self.header_v4().kind
+    }
+
+    /// Returns the type of the error over IPv6.
+    pub fn kind_v6(self) -> u8 {
+        self.header_v6().kind
+    }
+
     /// Returns the ICMP header over IPv4.
     fn header_v4(self) -> icmp::Header {
         let (kind, code) = match self {

@@ -7,7 +7,7 @@ use super::Scrape;
 use crate::exposition::{Writer, bytes, family};
 use api::{Feed, Fib, Interface};
 use datapath::Class;
-use datapath::stats::Snapshot;
+use datapath::stats::{IcmpCounter, Snapshot};
 
 impl Scrape {
     pub(super) fn encode_workers(&self, to: &mut Writer<'_>) -> fmt::Result {
@@ -63,6 +63,35 @@ impl Scrape {
              does not answer",
         );
         to.gauge(&metric, each(|item| item.held))?;
+        let metric = family(
+            "packets_originated",
+            "Packets that workers made themselves, such as ICMP errors; they are also sent, held or \
+             dropped",
+        );
+        to.counter(&metric, each(|item| item.originated))?;
+        let icmp = |limited: bool| {
+            let counters = IcmpCounter::ALL.into_iter();
+            let counters =
+                counters.filter(move |counter| (*counter == IcmpCounter::RateLimited) == limited);
+            names.iter().zip(&self.workers).flat_map(move |(name, item)| {
+                counters.clone().map(move |counter| (name, counter, item.icmp[counter as usize]))
+            })
+        };
+        let metric = family(
+            "icmp_errors_sent",
+            "ICMP errors that the router sent itself, by type; each is about a dropped packet",
+        );
+        let sent = icmp(false).map(|(name, counter, count)| {
+            ([("worker", name.as_str()), ("type", counter.name())], count)
+        });
+        to.counter(&metric, sent)?;
+        let metric = family(
+            "icmp_errors_rate_limited",
+            "ICMP errors that were not sent because of a limit (net.ipv4.icmp_ratelimit, \
+             icmp_msgs_per_sec); if it grows fast, many packets expire or have no route",
+        );
+        let limited = icmp(true).map(|(name, _, count)| ([("worker", name.as_str())], count));
+        to.counter(&metric, limited)?;
         let lookups = names.iter().zip(&self.workers).flat_map(|(name, item)| {
             let of = |af, count| ([("worker", name.as_str()), ("af", af)], count);
             [of("ipv4", item.lookups_v4), of("ipv6", item.lookups_v6)]

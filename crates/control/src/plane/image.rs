@@ -23,7 +23,7 @@
 //! first complete dump calls, or FRR's first sweep.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use datapath::FIRST_STACKED;
@@ -115,6 +115,8 @@ struct SavedVia {
     weight: u16,
     #[serde(default)]
     onlink: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<Ipv4Addr>,
 }
 
 impl SavedTarget {
@@ -129,8 +131,9 @@ impl SavedTarget {
             HopTarget::Route(target) => match &**target {
                 Target::Via(vias) => {
                     let via = |via: &Via| {
-                        let Via { gateway, weight, onlink, .. } = *via;
-                        Some(SavedVia { dev: names.name(via.interface)?, gateway, weight, onlink })
+                        let Via { gateway, weight, onlink, source, .. } = *via;
+                        let dev = names.name(via.interface)?;
+                        Some(SavedVia { dev, gateway, weight, onlink, source })
                     };
                     vias.iter().map(via).collect::<Option<_>>().map_or(Self::Gone, Self::Via)
                 }
@@ -154,8 +157,8 @@ impl SavedTarget {
                 return names.index(&dev).map_or(HopTarget::Gone(hop), neighbor);
             }
             Self::Via(vias) => {
-                let via = |SavedVia { dev, gateway, weight, onlink }: SavedVia| {
-                    Some(Via { interface: names.index(&dev)?, gateway, weight, onlink })
+                let via = |SavedVia { dev, gateway, weight, onlink, source }: SavedVia| {
+                    Some(Via { interface: names.index(&dev)?, gateway, weight, onlink, source })
                 };
                 let vias = vias.into_iter().map(via).collect::<Option<Vec<_>>>();
                 vias.filter(|vias| !vias.is_empty()).map(|mut vias| {
@@ -309,6 +312,8 @@ impl Plane {
             sources: port.sources,
             further: port.further,
             isolated: port.isolated,
+            answers: [false, true].map(|v6| self.answer_table(port, v6)),
+            answer_sources: self.inbound_sources(port.interface),
         };
         let ports: Vec<_> =
             (0..).zip(self.ports.iter()).map(|(at, port)| ingress(at, port)).collect();

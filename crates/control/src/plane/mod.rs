@@ -9,8 +9,8 @@
 //!
 //! Each of the kernel's tables that a port belongs to (main, 254, by default) becomes a forwarding
 //! table. The router leaves to the kernel, packet by packet ([`Adjacency::HOST`]), the routes that
-//! it cannot execute: next hops behind interfaces that are not its ports, and destinations that
-//! are refused with an ICMP error. The kernel resolves unresolved neighbors; packets for them wait
+//! it cannot execute: next hops behind interfaces that are not its ports. The kernel
+//! resolves unresolved neighbors; packets for them wait
 //! in the worker (`datapath/hold.rs`).
 //!
 //! **Hosts on a link.** A connected route names no gateway: every destination is its own neighbor.
@@ -42,6 +42,7 @@ mod hops;
 mod image;
 mod macvlans;
 mod neighbors;
+mod own_sources;
 pub mod policy;
 mod ports;
 mod stacked;
@@ -54,7 +55,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use feed::netlink::{AnyPrefix, Follower, Link, Neighbor, RouteInfo, Rule, Target, Via};
+use feed::netlink::{
+    AddressChange, AddressView, AnyPrefix, Follower, Link, Neighbor, RouteInfo, Rule, Target, Via,
+};
 use fib::{Choice, Family, Full, Hop, Prefix, Publisher, Reader};
 
 use ages::Ages;
@@ -62,6 +65,7 @@ use datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, ReversePathFil
 use hops::Hops;
 use macvlans::MacVlans;
 use neighbors::NeighborTable;
+use own_sources::InterfaceAddresses;
 use stacked::StackedDevices;
 use store::TableStore;
 
@@ -144,6 +148,9 @@ pub struct Plane {
     rules: Vec<Rule>,
     /// The tables of VRFs, by the index of their interface.
     vrfs: HashMap<u32, u32>,
+    addresses: InterfaceAddresses,
+    /// ICMP errors over IPv4 have an address of the interface that received the packet.
+    answers_from_inbound: bool,
     macvlans: MacVlans,
     stacked: StackedDevices,
     forwards_stacked: bool,
@@ -179,6 +186,8 @@ impl Plane {
             options: (v4, v6, shared),
             rules: Vec::new(),
             vrfs: HashMap::new(),
+            addresses: InterfaceAddresses::default(),
+            answers_from_inbound: false,
             macvlans: MacVlans::default(),
             stacked: StackedDevices::default(),
             forwards_stacked: false,
@@ -474,6 +483,7 @@ impl Plane {
                 Resolution::Single(adjacency) => self.adjacencies.set(hop, adjacency),
                 Resolution::Group(group) => self.adjacencies.set_group(hop, Arc::new(group)),
             }
+            changed |= self.update_own_sources(hop, &target);
         }
         changed
     }
@@ -510,12 +520,9 @@ impl Plane {
                     vias => return self.resolve_group(hop, vias),
                 },
                 Target::Blackhole => Some(Adjacency::BLACKHOLE),
-                Target::Unreachable
-                | Target::Prohibit
-                | Target::Throw
-                | Target::Local
-                | Target::Broadcast
-                | Target::Multicast => None,
+                Target::Unreachable => Some(Adjacency::UNREACHABLE),
+                Target::Prohibit => Some(Adjacency::PROHIBIT),
+                Target::Throw | Target::Local | Target::Broadcast | Target::Multicast => None,
             },
             &HopTarget::Neighbor { interface, address } => {
                 Some(self.neighbor_adjacency(interface, address))
@@ -541,11 +548,13 @@ impl Plane {
             let members = members.map(|(member, _)| member).collect();
             self.groups.insert(hop, members);
         }
-        let members = &self.groups[&hop];
+        let members = self.groups[&hop].clone();
         let mut weights = Vec::new();
-        for (&member, via) in members.iter().zip(vias) {
+        for (member, via) in members.into_iter().zip(vias) {
             let Some(gateway) = via.gateway else { continue };
             let adjacency = self.neighbor_adjacency(via.interface, gateway);
+            let target = HopTarget::Neighbor { interface: via.interface, address: gateway };
+            self.update_own_sources(member, &target);
             // A new member has no adjacency yet.
             self.adjacencies.set(member, adjacency);
             weights.push((member, via.weight, adjacency.port().is_ok()));
@@ -718,6 +727,7 @@ impl Follower for Plane {
             self.publish_adjacencies();
         }
         let vrf = link.filter(|link| link.kind == "vrf").and_then(|link| link.table);
+        self.is_stale |= self.addresses.set_master(index, link.and_then(|link| link.master));
         let before = match vrf {
             Some(table) => self.vrfs.insert(index, table),
             None => self.vrfs.remove(&index),
@@ -735,8 +745,13 @@ impl Follower for Plane {
         self.count_change();
     }
 
-    fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {
-        // The local table has the addresses, and the broadcast addresses too.
+    fn address(&mut self, view: &AddressView, change: AddressChange) {
+        // The local table has the own addresses, and the broadcast addresses too; this list has their
+        // interfaces and order, which determine the source of ICMP errors.
+        self.addresses.update(view, change);
+        self.is_stale = true;
+        self.locals_changed |= self.answers_from_inbound;
+        self.count_change();
     }
 
     fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
@@ -777,8 +792,8 @@ impl Follower for WithoutRoutes<'_> {
         self.0.link(index, link);
     }
 
-    fn address(&mut self, index: u32, address: IpAddr, length: u8, there: bool) {
-        self.0.address(index, address, length, there);
+    fn address(&mut self, view: &AddressView, change: AddressChange) {
+        self.0.address(view, change);
     }
 
     fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {

@@ -18,7 +18,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use feed::netlink::{AnyPrefix, Follower, Link, Neighbor, RouteInfo, Rule};
+use feed::netlink::{
+    AddressChange, AddressView, AnyPrefix, Follower, Link, Neighbor, RouteInfo, Rule,
+};
 use fib::{Choice, Family, Full, Hop, HopTable, Prefix, Updater};
 
 use super::hops::Hops;
@@ -164,7 +166,7 @@ impl Follower for StaticFollower<'_> {
         self.0.link(index, link);
     }
 
-    fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {
+    fn address(&mut self, _: &AddressView, _: AddressChange) {
         self.0.addresses_differ = true;
     }
 

@@ -73,7 +73,9 @@ fn routes_the_router_cannot_serve_go_to_the_host() {
         rig.neighbor(4, "192.0.2.9", Some(1));
         rig.commit();
         assert_eq!(rig.leads("10.0.0.1"), Err(Verdict::Blackhole));
-        for address in ["10.1.0.1", "10.2.0.1", "10.3.0.1", "10.4.0.1"] {
+        assert_eq!(rig.leads("10.1.0.1"), Err(Verdict::UnreachableRoute));
+        assert_eq!(rig.leads("10.2.0.1"), Err(Verdict::ProhibitRoute));
+        for address in ["10.3.0.1", "10.4.0.1"] {
             assert_eq!(rig.leads(address), Err(Verdict::HostRoute), "{address}");
         }
     }

@@ -26,6 +26,7 @@ pub(crate) fn to(vias: &[(u32, Option<&str>, u16)]) -> RouteInfo {
         gateway: gateway.map(ip),
         weight,
         onlink: false,
+        source: None,
     };
     info(Target::Via(vias.iter().map(via).collect()))
 }

@@ -10,6 +10,7 @@
 //! | `vrfs` | several tables |
 //! | `secondary_macs` | frames to the MAC-VLAN devices over a port |
 //! | `sources` | the reverse path filter |
+//! | `icmp_errors` | the ICMP errors of the router itself, byte for byte, and their limits |
 //! | `punts` | punts that the host answers, fragments and forwards, and their rates |
 //! | `waiting` | packets that wait for a neighbor |
 //! | `flows` | groups: shares, flows that do not move, a reference for the hash |
@@ -23,6 +24,7 @@ mod bonds;
 mod changes;
 mod faults;
 mod flows;
+mod icmp_errors;
 mod losses;
 mod packets;
 mod punts;

@@ -205,11 +205,16 @@ fn a_full_ring_takes_what_fits() {
     assert_eq!((sent, full), (1024, 1500 - 1024));
 }
 
+/// Returns whether icmp_errors.rs leads to a verdict, and no route of the model does.
+fn is_of_icmp_errors(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Expired | Verdict::UnreachableRoute | Verdict::ProhibitRoute)
+}
+
 #[test]
 fn every_verdict_has_a_test_that_leads_to_it() {
     let made = made_by_hand();
     // Other tests lead to the verdicts of gates (crates/gatekeeper/tests/vantage), of grantors
-    // (smoke/grantor_test.sh) and of punts (punts.rs).
+    // (smoke/grantor_test.sh), of punts (punts.rs) and of ICMP errors (icmp_errors.rs).
     let plain = |verdict: &Verdict| !verdict.is_gates() && !verdict.is_grantors();
     for verdict in Verdict::ALL.into_iter().filter(plain) {
         let by_hand = made.iter().any(|(expect, _)| *expect == verdict);
@@ -221,7 +226,7 @@ fn every_verdict_has_a_test_that_leads_to_it() {
         let by_punts = matches!(
             verdict,
             Verdict::Unreachable | Verdict::Oversize | Verdict::Redirect | Verdict::PuntLimit
-        );
+        ) || is_of_icmp_errors(verdict);
         assert!(by_hand || by_waiting || by_port || by_punts, "no packet ends as {verdict:?}");
     }
 }
@@ -246,7 +251,7 @@ fn drawn_and_spoilt_packets_end_as_in_the_model() {
         let by_punts = matches!(
             verdict,
             Verdict::Unreachable | Verdict::Oversize | Verdict::Redirect | Verdict::PuntLimit
-        );
+        ) || is_of_icmp_errors(verdict);
         let by_state = by_state || by_punts || verdict.is_gates() || verdict.is_ports();
         let by_state = by_state || verdict.is_grantors();
         assert!(by_state || met >= 100, "{verdict:?} met {met} times");

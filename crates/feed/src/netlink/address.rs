@@ -9,7 +9,9 @@ use core::net::IpAddr;
 use super::attribute::Bytes;
 use super::error::Damage;
 use super::message::Message;
-use super::uapi::{AF_INET, AF_INET6, IFA_ADDRESS, IFA_F_SECONDARY, IFA_LOCAL};
+use super::uapi::{
+    AF_INET, AF_INET6, IFA_ADDRESS, IFA_F_DEPRECATED, IFA_F_SECONDARY, IFA_F_TENTATIVE, IFA_LOCAL,
+};
 
 /// A message about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,12 @@ pub struct AddressView {
     pub length: u8,
     /// Whether it is a secondary address: not the first of its network on the interface.
     pub secondary: bool,
+    /// `RT_SCOPE_…`.
+    pub scope: u8,
+    /// Whether its preferred lifetime has expired: new packets have another source.
+    pub deprecated: bool,
+    /// Whether duplicate address detection has not ended yet.
+    pub tentative: bool,
 }
 
 impl AddressView {
@@ -50,7 +58,15 @@ impl AddressView {
         if address.is_ipv4() != (head[0] == AF_INET) {
             return Err(Damage { at: message.at, what: "an address of another family" });
         }
-        let secondary = head[2] & IFA_F_SECONDARY != 0;
-        Ok(Some(Self { index: head.u32(4), address, length: head[1], secondary }))
+        let has = |flag| head[2] & flag != 0;
+        Ok(Some(Self {
+            index: head.u32(4),
+            address,
+            length: head[1],
+            secondary: has(IFA_F_SECONDARY),
+            scope: head[3],
+            deprecated: has(IFA_F_DEPRECATED),
+            tentative: has(IFA_F_TENTATIVE),
+        }))
     }
 }

@@ -8,11 +8,12 @@
 //! neighbors and routes, and its removal after theirs. Between messages nothing is promised: a route
 //! may name an interface that is reported later.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use fib::Prefix;
 
+use super::address::AddressView;
 use super::link::Link;
 use super::neighbor::Neighbor;
 use super::rule::Rule;
@@ -28,6 +29,8 @@ pub struct Via {
     pub weight: u16,
     /// Whether the gateway is on the link even if no address of the interface covers it (`onlink`).
     pub onlink: bool,
+    /// The source of the host's own packets that an IPv4 route prefers (`src`).
+    pub source: Option<Ipv4Addr>,
 }
 
 /// The destination of a route.
@@ -70,6 +73,17 @@ pub struct RouteInfo {
     pub protocol: u8,
 }
 
+/// A change of an interface's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressChange {
+    /// A dump has listed it, in the kernel's order.
+    Listed,
+    /// The interface has got it, or its flags have changed.
+    Set,
+    /// The interface has lost it.
+    Removed,
+}
+
 /// Receives the changes of a feed.
 pub trait Follower {
     /// Reports the best route of an IPv4 prefix; `None` if it has none any more.
@@ -81,8 +95,8 @@ pub trait Follower {
     /// Reports a new or changed interface; `None` if it was removed.
     fn link(&mut self, index: u32, link: Option<&Link>);
 
-    /// Reports that an interface has got or lost an address.
-    fn address(&mut self, index: u32, address: IpAddr, length: u8, is_present: bool);
+    /// Reports an address of an interface.
+    fn address(&mut self, address: &AddressView, change: AddressChange);
 
     /// Reports a new or changed neighbor; `None` if it was removed.
     fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>);
@@ -99,7 +113,7 @@ impl Follower for NullFollower {
     fn route_v4(&mut self, _: u32, _: Prefix<u32>, _: Option<&RouteInfo>) {}
     fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {}
     fn link(&mut self, _: u32, _: Option<&Link>) {}
-    fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
+    fn address(&mut self, _: &AddressView, _: AddressChange) {}
     fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
 }

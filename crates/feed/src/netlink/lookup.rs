@@ -14,7 +14,7 @@
 //! `EHOSTUNREACH` for unreachable, `ENETUNREACH` for no route.
 
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use nix::errno::Errno;
@@ -151,6 +151,14 @@ pub(super) fn lookup_result(view: &RouteView<'_>) -> Result<Option<LookupResult>
     Ok(Some(LookupResult::Route { table: view.table, prefix: view.prefix, info }))
 }
 
+/// Returns the source that an IPv4 route prefers.
+fn preferred_source(view: &RouteView<'_>) -> Option<Ipv4Addr> {
+    match view.preferred_source {
+        Some(IpAddr::V4(source)) => Some(source),
+        _ => None,
+    }
+}
+
 /// Returns the target of a route by the current marks of its nexthops, as the mirror would.
 fn target(view: &RouteView<'_>) -> Result<Option<Target>, Damage> {
     Ok(Some(match view.kind {
@@ -170,6 +178,7 @@ fn target(view: &RouteView<'_>) -> Result<Option<Target>, Damage> {
                     gateway: nexthop.gateway,
                     weight: nexthop.weight,
                     onlink: nexthop.is_onlink(),
+                    source: preferred_source(view),
                 })
                 .collect();
             vias.sort_unstable();

@@ -76,7 +76,7 @@ const EXPIRED_RECHECK: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct Mirror {
     links: BTreeMap<u32, Link>,
-    addresses: BTreeSet<(u32, IpAddr, u8)>,
+    addresses: BTreeMap<(u32, IpAddr, u8), AddressView>,
     neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
     nexthop_objects: BTreeMap<u32, NexthopObject>,
     /// The families and interface indexes with `ignore_routes_with_linkdown` set.
@@ -269,8 +269,8 @@ impl Mirror {
         &self.links
     }
 
-    /// Returns the addresses: the interface, the address, the length of its network.
-    pub fn addresses(&self) -> &BTreeSet<(u32, IpAddr, u8)> {
+    /// Returns the addresses by interface, address and length of the network.
+    pub fn addresses(&self) -> &BTreeMap<(u32, IpAddr, u8), AddressView> {
         &self.addresses
     }
 

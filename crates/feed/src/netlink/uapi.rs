@@ -137,6 +137,8 @@ pub(crate) const IFF_LOWER_UP: u32 = 0x1_0000;
 pub(crate) const IFA_ADDRESS: u16 = 1;
 pub(crate) const IFA_LOCAL: u16 = 2;
 pub(crate) const IFA_F_SECONDARY: u8 = 1;
+pub(crate) const IFA_F_DEPRECATED: u8 = 0x20;
+pub(crate) const IFA_F_TENTATIVE: u8 = 0x40;
 
 // linux/neighbor.h
 pub(crate) const NDA_DST: u16 = 1;

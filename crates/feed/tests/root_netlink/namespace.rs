@@ -1,6 +1,6 @@
 //! A namespace for tests, its state by `ip`, and a follower that records the reports.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use fib::Prefix;
 use fingerpost_feed::netlink::{
-    Follower, Kernel, Link, Mirror, Neighbor, RouteInfo, Rule, Target, Via,
+    AddressChange, AddressView, Follower, Kernel, Link, Mirror, Neighbor, RouteInfo, Rule, Target,
+    Via,
 };
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
@@ -99,7 +100,7 @@ pub(crate) struct RecordedState {
     pub(crate) v4: BTreeMap<(u32, Prefix<u32>), RouteInfo>,
     pub(crate) v6: BTreeMap<(u32, Prefix<u128>), RouteInfo>,
     pub(crate) links: BTreeMap<u32, Link>,
-    pub(crate) addresses: BTreeSet<(u32, IpAddr, u8)>,
+    pub(crate) addresses: BTreeMap<(u32, IpAddr, u8), AddressView>,
     pub(crate) neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) calls: usize,
@@ -129,11 +130,16 @@ impl Follower for RecordedState {
             None => drop(self.links.remove(&index)),
         }
     }
-    fn address(&mut self, index: u32, address: IpAddr, length: u8, there: bool) {
+    fn address(&mut self, view: &AddressView, change: AddressChange) {
         self.calls += 1;
-        let key = (index, address, length);
-        let new = if there { self.addresses.insert(key) } else { self.addresses.remove(&key) };
-        assert!(new, "{address} on {index}: a report without a change");
+        let key = (view.index, view.address, view.length);
+        let is_new = match change {
+            AddressChange::Listed | AddressChange::Set => {
+                self.addresses.insert(key, *view) != Some(*view)
+            }
+            AddressChange::Removed => self.addresses.remove(&key).is_some(),
+        };
+        assert!(is_new, "{view:?}: a report without a change");
     }
     fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
         // Neighbors are not counted: the kernel's timers change them at any time.

@@ -351,7 +351,7 @@ impl Config {
             table: Some(MAIN),
             sources: side.sources,
             observe: false,
-            long_packets: false,
+            follows_kernel: false,
             guard: Some(filter),
         };
         let Fixed { xdp_declined_flows, xdp_blocked_prefixes, fail_open, .. } = self.fixed;

@@ -273,7 +273,7 @@ impl Config {
             table: Some(MAIN),
             sources: ReversePathFilter::Off,
             observe: false,
-            long_packets: false,
+            follows_kernel: false,
             guard: None,
             queues: None,
         };

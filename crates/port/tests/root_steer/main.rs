@@ -155,8 +155,8 @@ fn steering_outcome_follows_the_rule() {
     let table: &[(&str, Vec<u8>, SteeringOutcome)] = &[
         ("IPv4", v4("203.0.113.1", 64), SteeringOutcome::NoSocket),
         ("IPv4, TTL 2", v4("203.0.113.1", 2), SteeringOutcome::NoSocket),
-        ("IPv4, TTL 1", v4("203.0.113.1", 1), SteeringOutcome::Expiring),
-        ("IPv4, TTL 0", v4("203.0.113.1", 0), SteeringOutcome::Expiring),
+        ("IPv4, TTL 1 is the router's to answer", v4("203.0.113.1", 1), SteeringOutcome::NoSocket),
+        ("IPv4, TTL 0", v4("203.0.113.1", 0), SteeringOutcome::NoSocket),
         ("IPv4 to me", v4("192.0.2.1", 64), SteeringOutcome::Local),
         ("IPv4 to my other address", v4("198.51.100.255", 64), SteeringOutcome::Local),
         ("IPv4 to my neighbor", v4("192.0.2.2", 64), SteeringOutcome::NoSocket),
@@ -169,7 +169,7 @@ fn steering_outcome_follows_the_rule() {
         ("IPv4 beside link-local", v4("169.253.3.4", 64), SteeringOutcome::NoSocket),
         ("IPv4 zero is the router's to drop", v4("0.0.0.0", 64), SteeringOutcome::NoSocket),
         ("IPv6", v6("2001:db8:1::1", 64), SteeringOutcome::NoSocket),
-        ("IPv6, hop limit 1", v6("2001:db8:1::1", 1), SteeringOutcome::Expiring),
+        ("IPv6, hop limit 1", v6("2001:db8:1::1", 1), SteeringOutcome::NoSocket),
         ("IPv6, hop limit 2", v6("2001:db8:1::1", 2), SteeringOutcome::NoSocket),
         ("IPv6 to me", v6("2001:db8::1", 64), SteeringOutcome::Local),
         ("IPv6 to my neighbor", v6("2001:db8::2", 64), SteeringOutcome::NoSocket),
@@ -238,8 +238,8 @@ fn frames_to_secondary_macs_are_taken_while_these_are_set() {
         for (mac, taken) in VIRTUAL.into_iter().zip(taken) {
             let want = if taken { SteeringOutcome::NoSocket } else { SteeringOutcome::NotMine };
             assert_eq!(forwarded(mac), want, "{mac:x?} of {set:x?}");
-            let expiring = run(&steering, &to(mac, v6("2001:db8:1::1", 1)));
-            assert_eq!(expiring == SteeringOutcome::Expiring, taken);
+            let local = run(&steering, &to(mac, v6("2001:db8::1", 64)));
+            assert_eq!(local == SteeringOutcome::Local, taken);
         }
         assert_eq!(forwarded([0, 0, 0x5e, 0, 1, 6]), SteeringOutcome::NotMine);
         assert_eq!(forwarded(MAC), SteeringOutcome::NoSocket);

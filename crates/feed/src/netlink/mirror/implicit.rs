@@ -25,7 +25,7 @@ use super::candidates::Candidate;
 use super::paths::{Path, ResolveContext};
 use super::{AddressFamily, Mirror, Origin};
 use crate::netlink::address::AddressView;
-use crate::netlink::follower::Follower;
+use crate::netlink::follower::{AddressChange, Follower};
 use crate::netlink::link::Link;
 use crate::netlink::nexthop::NexthopObject;
 use crate::netlink::uapi::{RT_SCOPE_HOST, RT_TABLE_MAIN};
@@ -84,11 +84,11 @@ impl Mirror {
         });
         let rewrites = rewrites.collect();
         self.rewrite(rewrites, |_| true, to);
-        let of_link = |key: &&(u32, IpAddr, u8)| key.0 == index;
-        let addresses: Vec<_> = self.addresses.iter().filter(of_link).copied().collect();
-        for address in addresses {
-            self.addresses.remove(&address);
-            to.address(address.0, address.1, address.2, false);
+        let of_link = |view: &&AddressView| view.index == index;
+        let addresses: Vec<_> = self.addresses.values().filter(of_link).copied().collect();
+        for view in addresses {
+            self.addresses.remove(&(index, view.address, view.length));
+            to.address(&view, AddressChange::Removed);
         }
         let of_link = |key: &&(u32, IpAddr)| key.0 == index;
         let neighbors: Vec<_> = self.neighbors.keys().filter(of_link).copied().collect();
@@ -109,9 +109,18 @@ impl Mirror {
         to: &mut dyn Follower,
     ) {
         let key = (view.index, view.address, view.length);
-        let new = if is_present { self.addresses.insert(key) } else { self.addresses.remove(&key) };
-        if new {
-            to.address(view.index, view.address, view.length, is_present);
+        if is_present {
+            let before = self.addresses.insert(key, *view);
+            let change = if origin == Origin::Dump && before.is_none() {
+                AddressChange::Listed
+            } else {
+                AddressChange::Set
+            };
+            if before != Some(*view) {
+                to.address(view, change);
+            }
+        } else if let Some(gone) = self.addresses.remove(&key) {
+            to.address(&gone, AddressChange::Removed);
         }
         let IpAddr::V4(address) = view.address else { return };
         if origin == Origin::Dump {
@@ -132,7 +141,7 @@ impl Mirror {
             self.rewrite(rewrites, |other| other == table, to);
         }
         let left = |&(index, other, _): &(u32, IpAddr, u8)| index == view.index && other.is_ipv4();
-        if !self.addresses.iter().any(left) {
+        if !self.addresses.keys().any(left) {
             self.mark_dead(view.index, |path| !path.v6, to);
             let paths = self.paths_over(view.index, |path| !path.v6);
             self.retarget(&paths, to);
@@ -141,7 +150,7 @@ impl Mirror {
 
     /// Returns whether the kernel searches for routes with a removed address as preferred source.
     fn invalidates_source(&self, view: &AddressView, address: Ipv4Addr) -> bool {
-        if self.addresses.iter().any(|&(_, other, _)| other == view.address) {
+        if self.addresses.keys().any(|&(_, other, _)| other == view.address) {
             return false;
         }
         // A link loses all its addresses, the first of a network first; the kernel does not search
@@ -153,7 +162,7 @@ impl Mirror {
             }
             IpAddr::V6(_) => false,
         };
-        !view.secondary || self.addresses.iter().any(first)
+        !view.secondary || self.addresses.keys().any(first)
     }
 
     /// Returns the table of the routes of a link's own addresses.

@@ -236,7 +236,7 @@ fn target(
         RTN_UNICAST => {
             let nexthops = path.nexthops.iter().enumerate();
             let alive = nexthops.filter(|(at, _)| !dead.get(*at).copied().unwrap_or(false));
-            by_nexthops(path.v6, alive.map(|(_, nexthop)| *nexthop), context, vias)
+            by_nexthops(path, alive.map(|(_, nexthop)| *nexthop), context, vias)
         }
         RTN_LOCAL | RTN_ANYCAST => Some(Target::Local),
         RTN_BROADCAST => Some(Target::Broadcast),
@@ -251,9 +251,7 @@ fn target(
 
 fn by_object(path: &Path, context: &ResolveContext<'_>, vias: Vec<Via>) -> Option<Target> {
     match context.nexthop_objects.get(&path.nexthop_id)? {
-        NexthopObject::Single(nexthop) => {
-            by_nexthops(path.v6, [*nexthop].into_iter(), context, vias)
-        }
+        NexthopObject::Single(nexthop) => by_nexthops(path, [*nexthop].into_iter(), context, vias),
         NexthopObject::Blackhole => Some(Target::Blackhole),
         NexthopObject::Bridge => None,
         NexthopObject::Group { members, .. } => {
@@ -269,13 +267,13 @@ fn by_object(path: &Path, context: &ResolveContext<'_>, vias: Vec<Via>) -> Optio
                 context.nexthop_objects.get(&id) == Some(&NexthopObject::Blackhole)
             };
             let blackhole = members.iter().any(black);
-            by_nexthops(path.v6, nexthops, context, vias).or(blackhole.then_some(Target::Blackhole))
+            by_nexthops(path, nexthops, context, vias).or(blackhole.then_some(Target::Blackhole))
         }
     }
 }
 
 fn by_nexthops(
-    v6: bool,
+    path: &Path,
     nexthops: impl Iterator<Item = RouteNexthop> + Clone,
     context: &ResolveContext<'_>,
     mut vias: Vec<Via>,
@@ -289,7 +287,7 @@ fn by_nexthops(
         context.links.get(&nexthop.interface).is_none_or(|link| link.carrier)
     };
     let ignored =
-        |nexthop: &RouteNexthop| !carried(nexthop) && context.ignores(v6, nexthop.interface);
+        |nexthop: &RouteNexthop| !carried(nexthop) && context.ignores(path.v6, nexthop.interface);
     let alive = nexthops.filter(|nexthop| up(nexthop) && !ignored(nexthop));
     if alive.clone().any(|nexthop| nexthop.encapsulated) {
         return Some(Target::Local);
@@ -300,6 +298,7 @@ fn by_nexthops(
         gateway: nexthop.gateway,
         weight: nexthop.weight,
         onlink: nexthop.flags & RTNH_F_ONLINK != 0,
+        source: (path.source != 0).then(|| path.source.into()),
     }));
     vias.sort_unstable();
     vias.dedup_by(|later, kept| {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use fib::{Hop, Prefix, Rib};
 
 use super::{AddressFamily, Mirror};
-use crate::netlink::follower::Follower;
+use crate::netlink::follower::{AddressChange, Follower};
 
 impl Mirror {
     /// Replaces this mirror by `new` and reports the differences.
@@ -20,11 +20,15 @@ impl Mirror {
                 to.link(index, Some(link));
             }
         }
-        for &(index, address, length) in self.addresses.difference(&new.addresses) {
-            to.address(index, address, length, false);
+        for (key, view) in &self.addresses {
+            if !new.addresses.contains_key(key) {
+                to.address(view, AddressChange::Removed);
+            }
         }
-        for &(index, address, length) in new.addresses.difference(&self.addresses) {
-            to.address(index, address, length, true);
+        for (key, view) in &new.addresses {
+            if self.addresses.get(key) != Some(view) {
+                to.address(view, AddressChange::Set);
+            }
         }
         if self.rules != new.rules {
             to.rules(&new.rules);

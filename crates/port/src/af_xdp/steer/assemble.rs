@@ -57,6 +57,8 @@ pub(super) struct ProgramInputs<'m> {
     pub(super) protected: Option<&'m ProtectedPrefixes>,
     /// The longest frame for the sockets, if the program accepts frames of several buffers.
     pub(super) room: Option<&'m FrameRoom>,
+    /// Whether packets whose TTL is used up are left to the host.
+    pub(super) passes_expiring: bool,
 }
 
 /// Assembles the program.
@@ -138,13 +140,13 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         .jump(to(if fail_closed { SteeringOutcome::Astray } else { SteeringOutcome::NotMine }));
 
     asm.bind(ipv4);
-    steer_v4(&mut asm, v4, to_host(false));
+    steer_v4(&mut asm, v4, inputs.passes_expiring, to_host(false));
     if checks_flows {
         flow_key::emit_v4(&mut asm);
     }
     asm.jump(redirect);
     asm.bind(ipv6);
-    steer_v6(&mut asm, v6, to_host(true));
+    steer_v6(&mut asm, v6, inputs.passes_expiring, to_host(true));
     if checks_flows {
         flow_key::emit_v6(&mut asm);
     }
@@ -197,6 +199,7 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         SteeringOutcome::Blocked => blocked.is_some(),
         SteeringOutcome::Declined => declined.is_some(),
         SteeringOutcome::Forged => protected.is_some(),
+        SteeringOutcome::Expiring if !inputs.passes_expiring => false,
         why if FOR_HOST.contains(&why) => protected.is_none(),
         SteeringOutcome::TooLong => room.is_some(),
         SteeringOutcome::Astray => fail_closed,
@@ -267,17 +270,28 @@ fn drop_protected<'m>(
     asm.bind(pass).op32(Op::Mov, R8, Action::Pass as i32).jump(count);
 }
 
-fn steer_v4<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(SteeringOutcome) -> Label) {
+fn steer_v4<'m>(
+    asm: &mut Assembler<'m>,
+    locals: &'m Map,
+    passes_expiring: bool,
+    to: impl Fn(SteeringOutcome) -> Label,
+) {
     asm.mov(R2, R6)
         .add(R2, V4_END)
         .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Unparsed))
         // Version 4 and a header of at least 5 words.
         .load(Size::Byte, R2, R6, V4_VERSION)
         .jump_if32(Cond::Lt, R2, 0x45, to(SteeringOutcome::Unparsed))
-        .jump_if32(Cond::Gt, R2, 0x4f, to(SteeringOutcome::Unparsed))
-        .load(Size::Byte, R2, R6, V4_TTL)
-        .jump_if32(Cond::Le, R2, 1, to(SteeringOutcome::Expiring))
-        .load(Size::Byte, R2, R6, V4_DESTINATION)
+        .jump_if32(Cond::Gt, R2, 0x4f, to(SteeringOutcome::Unparsed));
+    if passes_expiring {
+        asm.load(Size::Byte, R2, R6, V4_TTL).jump_if32(
+            Cond::Le,
+            R2,
+            1,
+            to(SteeringOutcome::Expiring),
+        );
+    }
+    asm.load(Size::Byte, R2, R6, V4_DESTINATION)
         .op32(Op::And, R2, 0xf0)
         .jump_if32(Cond::Eq, R2, 0xe0, to(SteeringOutcome::Multicast))
         .load(Size::Half, R2, R6, V4_DESTINATION)
@@ -289,16 +303,27 @@ fn steer_v4<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(SteeringOu
         .jump_if(Cond::Ne, R0, 0, to(SteeringOutcome::Local));
 }
 
-fn steer_v6<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(SteeringOutcome) -> Label) {
+fn steer_v6<'m>(
+    asm: &mut Assembler<'m>,
+    locals: &'m Map,
+    passes_expiring: bool,
+    to: impl Fn(SteeringOutcome) -> Label,
+) {
     asm.mov(R2, R6)
         .add(R2, V6_END)
         .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Unparsed))
         .load(Size::Byte, R2, R6, V6_VERSION)
         .op32(Op::And, R2, 0xf0)
-        .jump_if32(Cond::Ne, R2, 0x60, to(SteeringOutcome::Unparsed))
-        .load(Size::Byte, R2, R6, V6_HOP_LIMIT)
-        .jump_if32(Cond::Le, R2, 1, to(SteeringOutcome::Expiring))
-        .load(Size::Byte, R2, R6, V6_DESTINATION)
+        .jump_if32(Cond::Ne, R2, 0x60, to(SteeringOutcome::Unparsed));
+    if passes_expiring {
+        asm.load(Size::Byte, R2, R6, V6_HOP_LIMIT).jump_if32(
+            Cond::Le,
+            R2,
+            1,
+            to(SteeringOutcome::Expiring),
+        );
+    }
+    asm.load(Size::Byte, R2, R6, V6_DESTINATION)
         .jump_if32(Cond::Eq, R2, 0xff, to(SteeringOutcome::Multicast))
         .load(Size::Half, R2, R6, V6_DESTINATION)
         .op32(Op::And, R2, half([0xff, 0xc0]))

@@ -17,8 +17,8 @@
 //!   front a unicast frame to any other MAC is dropped ([`EarlyDropConfig::fail_closed`]): the kernel
 //!   would drop it too, but if the interface's MAC has just changed and is not known here yet, the
 //!   kernel would forward it past the gate.
-//! - Packets with TTL or hop limit 1 or less are passed, so that the kernel
-//!   answers them with Time Exceeded (RFC 1812 section 5.3.1).
+//! - Packets with TTL or hop limit 1 or less are passed, so that the kernel answers them with Time
+//!   Exceeded (RFC 1812, 5.3.1); a router answers them itself and takes them.
 //! - A packet with a VLAN tag belongs to a VLAN device over the interface. It is taken if the router
 //!   serves that device (`vlan_tags.rs`), otherwise passed. Tags with only a priority are removed before
 //!   all checks (`priority_tags.rs`).
@@ -160,7 +160,7 @@ impl Steering {
     }
 
     /// The same for a router beside the host, which receives the packets that are too long for the sockets
-    /// (from Linux 5.18 on).
+    /// (from Linux 5.18 on); packets whose TTL is used up are the router's.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl Steering {
         queues: u32,
         locals: &Locals,
         guards: Option<EarlyDropConfig>,
-        passes_long: bool,
+        is_router: bool,
     ) -> Result<Self, LoadError> {
         let failed = |cause| LoadError { cause, log: String::new() };
         let mac_map = Map::array(Kind::Array, "fp_mac", 8, 1).map_err(failed)?;
@@ -212,7 +212,7 @@ impl Steering {
             .then(|| ProtectedPrefixes::new(protected))
             .transpose()
             .map_err(failed)?;
-        let room = passes_long.then(FrameRoom::new).transpose().map_err(failed)?;
+        let room = is_router.then(FrameRoom::new).transpose().map_err(failed)?;
         let inputs = |clock, room| ProgramInputs {
             clock,
             room,
@@ -229,6 +229,7 @@ impl Steering {
             blocked: blocked.as_ref(),
             declined: declined.as_ref(),
             protected: protected.as_ref(),
+            passes_expiring: !is_router,
         };
         let load = |clock, room, several_buffers| {
             let code = assemble(&inputs(clock, room))
