@@ -35,7 +35,7 @@ def packets():
         ("from behind a gateway", far, {"src": "10.77.0.5", **ttl}),
         ("by a route with a source", far, {"src": "10.78.0.5", **ttl}),
         ("from the router", far, {"src": "10.0.0.1", **ttl}), ("from loopback", far, {"src": "127.0.0.1", **ttl}),
-        ("from nobody", far, {"src": "0.0.0.0", **ttl}), ("from a group", far, {"src": "224.0.0.5", **ttl}),
+        ("from no address", far, {"src": "0.0.0.0", **ttl}), ("from a group", far, {"src": "224.0.0.5", **ttl}),
         ("record route", far, {"options": IPOption_RR(length=11, routers=["0.0.0.0"] * 2), **ttl}),
         ("first fragment", far, {"flags": "MF", **ttl}), ("later fragment", far, {"frag": 100, **ttl}),
     ]:
@@ -58,7 +58,7 @@ def packets():
         ("flow label", far, {"fl": 0x12345, **hop}), ("from another network", far, {"src": "fd09::2", **hop}),
         ("from a global network", far, {"src": "2001:db8:a::2", **hop}),
         ("from behind a gateway", far, {"src": "fd77::5", **hop}), ("global, behind a gateway", far, {"src": "2001:db8:77::5", **hop}),
-        ("from nobody", far, {"src": "::", **hop}), ("from loopback", far, {"src": "::1", **hop}),
+        ("from no address", far, {"src": "::", **hop}), ("from loopback", far, {"src": "::1", **hop}),
         ("from a group", far, {"src": "ff02::5", **hop}),
     ]:
         yield f"IPv6 {name}", IPv6(**{"src": here, "dst": destination, **fields}) / udp

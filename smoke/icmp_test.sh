@@ -42,7 +42,7 @@ limited="net.ipv4.icmp_ratelimit=1000 net.ipv6.icmp.ratelimit=1000 net.ipv4.icmp
 
 counter() { show -j counters | json "print(d[0]['$1'].get('$2', 0))"; }
 ask() { within source "$python" "$here/smoke/icmp_packets.py" ask "${@:2}" >"$1" || fail "source cannot ask"; }
-# What the tools of source print about the path; times differ.
+# Prints the output of tools in source about the path, without times.
 observed() {
     local address family
     for address in 11.0.0.1 2001:db8::1; do
