@@ -11,10 +11,7 @@
 # The processor is emulated, so that everything takes ten times as long: the router starts once.
 . "$(dirname "$0")/lib/router_topology.sh"
 
-for end in "source s0" "a a0" "b b0"; do
-    read -r name interface <<<"$end"
-    own_checksums "$name" "$interface"
-done
+hosts_own_checksums
 # Every ICMP error is sent. The second limit is for all namespaces.
 within router sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0
 sysctl -qw net.ipv4.route.error_cost=0

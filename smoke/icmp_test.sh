@@ -6,12 +6,8 @@
 #                          r2 ── b0 b
 . "$(dirname "$0")/lib/router_topology.sh"
 
-within router ip link set r1 mtu 1400
-within a ip link set a0 mtu 1400
-for end in "source s0" "a a0" "b b0"; do
-    read -r name interface <<<"$end"
-    own_checksums "$name" "$interface"
-done
+narrow 1400
+hosts_own_checksums
 default_routes
 within a ip addr add 11.0.0.1/32 dev lo
 within a ip -6 addr add 2001:db8::1/128 dev lo

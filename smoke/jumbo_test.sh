@@ -10,10 +10,7 @@ for end in "source s0" "router r0" "router r1" "a a0"; do
     read -r name interface <<<"$end"
     within "$name" ip link set "$interface" mtu 9000
 done
-for end in "source s0" "a a0" "b b0"; do
-    read -r name interface <<<"$end"
-    own_checksums "$name" "$interface"
-done
+hosts_own_checksums
 for name in router a b; do within "$name" sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0; done
 default_routes
 

@@ -6,13 +6,9 @@
 #                          r2 ── b0 b
 . "$(dirname "$0")/lib/router_topology.sh"
 
-within router ip link set r1 mtu 1400
-within a ip link set a0 mtu 1400
+narrow 1400
 # The kernels compute the checksums of what they send, and limit no ICMP errors.
-for end in "source s0" "a a0" "b b0"; do
-    read -r name interface <<<"$end"
-    own_checksums "$name" "$interface"
-done
+hosts_own_checksums
 for name in router a; do
     within "$name" sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0
 done

@@ -5,6 +5,8 @@
 #                          r2 ── b0 b       10.0.1.x and 10.0.2.x
 #
 #   default_routes         lets source, a and b send everything to the router
+#   hosts_own_checksums    lets the kernels of source, a and b compute the checksums of what they send
+#   narrow MTU             sets the MTU of the link between the router and a
 #   configure [LINES [INTERFACES]]
 #                          writes the router's configuration, with these lines in it
 #   start_router           starts it, and waits until it follows the kernel
@@ -45,6 +47,19 @@ for side in "source s0" "a a0" "b b0"; do
     within "$name" ip addr add "fd00:$number::2/64" dev "$theirs"
     number=$((number + 1))
 done
+
+hosts_own_checksums() {
+    local name interface end
+    for end in "source s0" "a a0" "b b0"; do
+        read -r name interface <<<"$end"
+        own_checksums "$name" "$interface"
+    done
+}
+
+narrow() {
+    within router ip link set r1 mtu "$1"
+    within a ip link set a0 mtu "$1"
+}
 
 default_routes() {
     local name number=0

@@ -4,8 +4,8 @@
 //! ```toml
 //! [punt]
 //! local = 20000        # for the router's own addresses, where they reach a worker; ARP, multicast
-//! unreachable = 1000   # no route: the kernel answers Destination Unreachable
-//! too_big = 10000      # the kernel answers Fragmentation Needed or Packet Too Big
+//! unreachable = 1000   # no route, TTL used up: packets that the router does not answer itself
+//! too_big = 10000      # too long for the next link, and the router does not answer itself
 //! fragment = 20000     # the kernel fragments
 //! redirect = 100       # the kernel forwards, and sends a Redirect where one is due
 //! forward = 50000      # by routes that lead to the kernel; without it, no limit

@@ -18,9 +18,7 @@ use super::icmp_errors::{IcmpErrors, Pending, counter};
 use super::punt::Policer;
 use super::turn::{Lane, Punts, Turn, stage};
 use super::want::Key;
-use super::{
-    Adjacencies, Ingress, Ingresses, Lookup, Verdict, WantSender, flow_v4, flow_v6, originate,
-};
+use super::{Adjacencies, Ingresses, Lookup, Verdict, WantSender, flow_v4, flow_v6, originate};
 use crate::stats::WorkerStats;
 
 /// The parts of a worker that send ICMP errors.
@@ -58,12 +56,9 @@ impl<L: Lookup> AnswerContext<'_, L> {
         let mut is_hosts = false;
         if reason == Reason::TimeExceeded {
             // As by Linux, which looks the destination up before it checks the TTL.
-            let hop = look_up_destination(arena.bytes(&frame), terms.table, &mut **tables);
-            // A group of next hops is a route.
-            let adjacencies = adjacencies.current();
-            let is_group = adjacencies.group(hop).is_some();
-            let by_route = adjacencies.get(hop).port().err().filter(|_| !is_group);
-            (verdict, reason) = match by_route {
+            let hop = destination(arena.bytes(&frame))
+                .map_or(Hop::NONE, |destination| look_up(&mut **tables, terms.table, destination));
+            (verdict, reason) = match refusal(adjacencies.current(), hop) {
                 Some(Verdict::NoRoute) => (Verdict::NoRoute, Reason::NoRoute),
                 Some(Verdict::UnreachableRoute) => {
                     (Verdict::UnreachableRoute, Reason::UnreachableRoute)
@@ -80,7 +75,11 @@ impl<L: Lookup> AnswerContext<'_, L> {
             is_hosts =
                 verdict == Verdict::HostRoute || (verdict == Verdict::NoRoute && terms.further);
         }
-        let (table, kind, hop) = look_up(terms, &mut **tables, to);
+        let (kind, table) = match to {
+            Key::V4(_) => (Kind::V4, terms.answers[0]),
+            Key::V6(_) => (Kind::V6, terms.answers[1]),
+        };
+        let hop = table.map_or(Hop::NONE, |table| look_up(&mut **tables, table, to));
         stats.looked_up(u64::from(kind == Kind::V4), u64::from(kind == Kind::V6));
         // After the tables: these adjacencies contain every hop of those tables.
         let adjacencies = adjacencies.current();
@@ -131,41 +130,30 @@ impl<L: Lookup> AnswerContext<'_, L> {
     }
 }
 
-/// Looks up the destination of a packet.
-fn look_up_destination(frame: &[u8], table: usize, tables: &mut impl Lookup) -> Hop {
+/// Looks up one address.
+fn look_up(tables: &mut impl Lookup, table: usize, address: Key) -> Hop {
     let mut hop = [Hop::NONE];
-    let packet = frame.get(ethernet::LEN..).unwrap_or_default();
-    if packet.first().is_some_and(|first| first >> 4 == 6) {
-        if let Ok(packet) = ipv6::View::parse(packet) {
-            tables.lookup_v6(table, &[packet.dst()], &mut hop);
-        }
-    } else if let Ok(packet) = ipv4::View::parse(packet) {
-        tables.lookup_v4(table, &[packet.dst()], &mut hop);
+    match address {
+        Key::V4(address) => tables.lookup_v4(table, &[address], &mut hop),
+        Key::V6(address) => tables.lookup_v6(table, &[address], &mut hop),
     }
     let [hop] = hop;
     hop
 }
 
-/// Looks up the destination of an error about a packet of a port; returns the table too, if this
-/// machine sends such errors.
-fn look_up(terms: &Ingress, tables: &mut impl Lookup, to: Key) -> (Option<usize>, Kind, Hop) {
-    let mut hop = [Hop::NONE];
-    let (table, kind) = match to {
-        Key::V4(to) => {
-            let table = terms.answers[0];
-            if let Some(table) = table {
-                tables.lookup_v4(table, &[to], &mut hop);
-            }
-            (table, Kind::V4)
-        }
-        Key::V6(to) => {
-            let table = terms.answers[1];
-            if let Some(table) = table {
-                tables.lookup_v6(table, &[to], &mut hop);
-            }
-            (table, Kind::V6)
-        }
-    };
-    let [hop] = hop;
-    (table, kind, hop)
+/// Returns the destination of a packet.
+fn destination(frame: &[u8]) -> Option<Key> {
+    let packet = frame.get(ethernet::LEN..)?;
+    if packet.first()? >> 4 == 6 {
+        ipv6::View::parse(packet).ok().map(|packet| Key::V6(packet.dst()))
+    } else {
+        ipv4::View::parse(packet).ok().map(|packet| Key::V4(packet.dst()))
+    }
+}
+
+/// Returns the verdict of packets of a hop, if they are not sent or wait.
+fn refusal(adjacencies: &Adjacencies, hop: Hop) -> Option<Verdict> {
+    // A group has next hops.
+    let is_group = adjacencies.group(hop).is_some();
+    adjacencies.get(hop).port().err().filter(|_| !is_group)
 }

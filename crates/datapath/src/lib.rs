@@ -10,7 +10,7 @@
 //! | file | stage |
 //! |---|---|
 //! | `worker` | one turn over the ports of a worker, and the memory that it owns |
-//! | `turn` | sends, holds, punts or drops the packets of a batch |
+//! | `turn` | sends, holds, answers, punts or drops the packets of a batch |
 //! | `parse` | frame → lookup key or verdict: all header checks |
 //! | `ingress` | the settings of each port: table, own addresses, reverse path filter |
 //! | `secondary_macs` | frames to the MAC-VLAN devices over a port |
@@ -26,6 +26,9 @@
 //! | `egress` | applies the dispositions of the packets that a hook dequeues |
 //! | `hook` | the packets that a gate or a grantor takes out of a batch and sends |
 //! | `sample` | destinations that are sampled for the auditor |
+//! | `icmp_errors` | the packets whose senders get an ICMP error, and the limits |
+//! | `answer` | sends those errors |
+//! | `own_source` | the source addresses of this machine's own packets |
 //! | `punt` | punts to the host's stack, policed by class |
 //! | `rewrite` | MAC addresses, TTL, checksum, length |
 //! | `verdict` | the ways in which a packet ends; a crate of its own |

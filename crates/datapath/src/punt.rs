@@ -5,10 +5,10 @@
 //!                           └ no ──► dropped, or (a redirect) forwarded by the router itself
 //! ```
 //!
-//! The kernel answers what the router does not: Fragmentation Needed (RFC 1191) and Packet Too
-//! Big (RFC 8201) where a packet exceeds the next link's MTU, fragments where the sender allows
-//! it (RFC 791), Destination Unreachable where there is no route (RFC 1812, 5.2.7.1), Redirect
-//! where a packet leaves by the interface that it came in on (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
+//! The kernel does what the router does not: it fragments where a packet exceeds the next link's MTU
+//! and its sender allows it (RFC 791), and sends a Redirect where a packet leaves by the interface that
+//! it came in on (RFC 1812, 5.2.7.2; RFC 4861, 8.2). It sends the ICMP errors of a gate or grantor, and
+//! those that a router cannot send (`icmp_errors.rs`).
 //! It applies its own settings as it does so: `ip_forward`, `send_redirects`, rate limits by
 //! destination, filters.
 //!
@@ -19,7 +19,7 @@
 //! holds two ticks' worth, and at least one packet.
 //!
 //! Limits: buckets are by class and not by sender, so that one sender can use up a class. Packets
-//! that the steering program passes to the kernel (for own addresses, ARP, expired TTLs) do not
+//! that the steering program passes to the kernel (for own addresses, ARP) do not
 //! pass here: netfilter polices them.
 
 use wire::{ethernet, ipv4};
@@ -33,7 +33,7 @@ pub enum PuntClass {
     Local,
     /// The route leads to the host, which forwards or refuses.
     Forward,
-    /// No route: the host answers.
+    /// No route, or the TTL is used up: the host answers.
     Unreachable,
     /// Longer than the next link's MTU, not to be fragmented: the host answers.
     TooBig,

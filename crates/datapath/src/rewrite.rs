@@ -94,6 +94,18 @@ pub(super) fn originate<'a>(frame: &mut [u8], adjacency: &'a Adjacency) -> Rewri
     Ok((adjacency, trimmed(len, total)))
 }
 
+/// Decrements the TTL or hop limit of a packet, which is above 1.
+pub(super) fn decrement_ttl(frame: &mut [u8]) {
+    let packet = frame.get_mut(ethernet::LEN..).unwrap_or_default();
+    if packet.first().is_some_and(|first| first >> 4 == 6) {
+        if let Ok(mut packet) = ipv6::View::parse(packet) {
+            packet.decrement_hop_limit();
+        }
+    } else if let Ok(mut packet) = ipv4::View::parse(packet) {
+        packet.decrement_ttl();
+    }
+}
+
 #[inline(always)]
 fn address(ether: &mut [u8; ethernet::LEN], adjacency: &Adjacency) {
     ether[..12].copy_from_slice(&adjacency.macs());

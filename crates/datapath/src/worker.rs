@@ -39,7 +39,6 @@ use std::time::Duration;
 
 use fib::Reader;
 use port::{Arena, Frame, Port, PortStats};
-use wire::{ethernet, ipv4, ipv6};
 
 use super::answer::AnswerContext;
 use super::batch::{AHEAD, FEW, MARKING, SIZE};
@@ -49,6 +48,7 @@ use super::hold::{HELD, Held, Hold};
 use super::icmp_errors::{Admission, IcmpErrors, Pending};
 use super::ingress::FrameIngress;
 use super::punt::Policer;
+use super::rewrite::decrement_ttl;
 use super::secondary_macs::readdress;
 use super::source::{Arrival, drop_spoofed};
 use super::trunk::Trunk;
@@ -407,18 +407,6 @@ impl<L: Lookup> Worker<L> {
     }
 }
 
-/// Decrements the TTL or hop limit of a packet, which is above 1.
-fn decrement_ttl(frame: &mut [u8]) {
-    let packet = frame.get_mut(ethernet::LEN..).unwrap_or_default();
-    if packet.first().is_some_and(|first| first >> 4 == 6) {
-        if let Ok(mut packet) = ipv6::View::parse(packet) {
-            packet.decrement_hop_limit();
-        }
-    } else if let Ok(mut packet) = ipv4::View::parse(packet) {
-        packet.decrement_ttl();
-    }
-}
-
 /// Returns the group of the first held packet whose group is not in `done`. Packets of removed VLAN
 /// devices are in no batch.
 fn next_held_group(held: Option<&Hold>, ingresses: &Ingresses, done: &[u16]) -> Option<u16> {
@@ -494,10 +482,12 @@ impl<L> Worker<L> {
                 self.stats.ended(Verdict::Unresolved, 1);
             }
         }
-        for pending in self.errors.take() {
+        let mut unanswered = self.errors.take();
+        for pending in unanswered.drain(..) {
             self.arena.free(pending.frame);
             self.stats.ended(pending.verdict, 1);
         }
+        self.errors.restore(unanswered);
         if let Some(egress) = &mut self.egress {
             egress.hook.packets.close(&mut self.arena, &self.stats);
         }

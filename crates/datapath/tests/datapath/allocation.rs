@@ -5,7 +5,10 @@ use crate::packets::{arriving, draw, spoil};
 use crate::reference::RouteTarget;
 use crate::rig::{Rig, hop};
 use fastrand::Rng;
-use fingerpost_datapath::{Adjacency, Verdict};
+use fingerpost_datapath::{
+    Adjacency, Candidate, IcmpLimits, Ingress, Ingresses, OwnSources, Verdict,
+};
+use std::sync::Arc;
 
 #[test]
 fn polling_allocates_nothing() {
@@ -38,13 +41,28 @@ fn polling_allocates_nothing() {
     assert!(rig.worker.stats().snapshot().balanced());
 }
 
-/// Covers groups, source checks, and packets that wait, are requested, released and ended. The
+/// Covers groups, source checks, ICMP errors, and packets that wait, are requested, released and ended. The
 /// control plane makes and reclaims the adjacencies outside the measured section.
 #[test]
-fn waiting_choosing_and_checking_allocate_nothing() {
+fn waiting_choosing_checking_and_answering_allocate_nothing() {
     let mut rig = grouped();
+    let limits =
+        IcmpLimits { rate: 1_000_000, interval_v4: 0, interval_v6: 0, ..IcmpLimits::DEFAULT };
+    rig.worker = rig.worker.with_icmp_errors(limits);
+    let answering = {
+        let terms = rig.ingresses.current();
+        Ingresses::new(
+            (0..3).map(|port| Ingress { answers: [Some(0); 2], ..terms.get(port).clone() }),
+        )
+    };
+    rig.ingresses.publish(Box::new(answering));
     let mut rng = Rng::with_seed(43);
-    let all = rig.adjacencies.current().clone();
+    let mut all = rig.adjacencies.current().clone();
+    for at in 0..7 {
+        let v4 = vec![Candidate { address: 0x0a63_0001, length: 32 }];
+        let v6 = vec![Candidate { address: 0x2001_0db8_0063 << 80 | 1, length: 64 }];
+        all.set_own_sources(hop(RouteTarget::To(at)), Some(Arc::new(OwnSources { v4, v6 })));
+    }
     let gateways = [0, 1, 2, 4, 5, 6].map(|at| hop(RouteTarget::To(at)));
     let mut wanted = 0;
     for turn in 0..200 {
@@ -80,6 +98,7 @@ fn waiting_choosing_and_checking_allocate_nothing() {
         }
     }
     let counted = rig.worker.stats().snapshot();
+    assert!(counted.originated > 1000, "{counted:?}");
     assert!(counted.balanced() && wanted > 1000, "{wanted} wanted, {counted:?}");
     for met in [Verdict::Unresolved, Verdict::Spoofed, Verdict::Sent] {
         assert!(counted.count(met) > 1000, "{met:?}: {counted:?}");

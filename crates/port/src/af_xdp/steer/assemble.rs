@@ -270,6 +270,11 @@ fn drop_protected<'m>(
     asm.bind(pass).op32(Op::Mov, R8, Action::Pass as i32).jump(count);
 }
 
+/// Emits code that passes a packet whose TTL or hop limit, at this offset, is used up.
+fn pass_expiring(asm: &mut Assembler<'_>, offset: i16, pass: Label) {
+    asm.load(Size::Byte, R2, R6, offset).jump_if32(Cond::Le, R2, 1, pass);
+}
+
 fn steer_v4<'m>(
     asm: &mut Assembler<'m>,
     locals: &'m Map,
@@ -284,12 +289,7 @@ fn steer_v4<'m>(
         .jump_if32(Cond::Lt, R2, 0x45, to(SteeringOutcome::Unparsed))
         .jump_if32(Cond::Gt, R2, 0x4f, to(SteeringOutcome::Unparsed));
     if passes_expiring {
-        asm.load(Size::Byte, R2, R6, V4_TTL).jump_if32(
-            Cond::Le,
-            R2,
-            1,
-            to(SteeringOutcome::Expiring),
-        );
+        pass_expiring(asm, V4_TTL, to(SteeringOutcome::Expiring));
     }
     asm.load(Size::Byte, R2, R6, V4_DESTINATION)
         .op32(Op::And, R2, 0xf0)
@@ -316,12 +316,7 @@ fn steer_v6<'m>(
         .op32(Op::And, R2, 0xf0)
         .jump_if32(Cond::Ne, R2, 0x60, to(SteeringOutcome::Unparsed));
     if passes_expiring {
-        asm.load(Size::Byte, R2, R6, V6_HOP_LIMIT).jump_if32(
-            Cond::Le,
-            R2,
-            1,
-            to(SteeringOutcome::Expiring),
-        );
+        pass_expiring(asm, V6_HOP_LIMIT, to(SteeringOutcome::Expiring));
     }
     asm.load(Size::Byte, R2, R6, V6_DESTINATION)
         .jump_if32(Cond::Eq, R2, 0xff, to(SteeringOutcome::Multicast))
