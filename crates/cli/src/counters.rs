@@ -8,7 +8,12 @@ use api::Counters;
 pub(crate) fn write(out: &mut impl Write, counters: &Counters) -> io::Result<()> {
     writeln!(out, "received {} ({} bytes)", counters.received, counters.received_bytes)?;
     writeln!(out, "sent {} ({} bytes)", counters.sent, counters.sent_bytes)?;
-    for (class, reasons) in [("punted", &counters.punted), ("dropped", &counters.dropped)] {
+    if counters.originated > 0 {
+        writeln!(out, "originated {}", counters.originated)?;
+    }
+    let Counters { icmp_errors, punted, dropped, .. } = counters;
+    for (class, reasons) in [("icmp_errors", icmp_errors), ("punted", punted), ("dropped", dropped)]
+    {
         for (reason, count) in reasons.iter().filter(|(_, count)| **count > 0) {
             writeln!(out, "{class} {reason} {count}")?;
         }

@@ -10,7 +10,7 @@
 //! fragments nothing.
 //!
 //! The rate is limited (RFC 4443, 2.4(f)), and answers beyond it are counted. Some packets never get
-//! an answer (`wire/src/icmp_error.rs`).
+//! an answer (`wire/src/icmp_error.rs`), nor do later fragments of IPv6: the first one gets it.
 //!
 //! **Budgets.** Any host can send packets that are too long, with any source address, and must not use
 //! up the answers of others. So each answer is charged to three budgets, and needs all of them:
@@ -142,7 +142,11 @@ impl IcmpErrorResponder {
         let out = &mut self.scratch[..];
         let reason = Reason::TooBig(mtu);
         let (len, key, kind) = if packet.first()? >> 4 == 6 {
-            let to = ipv6::View::parse(packet).ok()?.src();
+            let view = ipv6::View::parse(packet).ok()?;
+            if view.upper().ok()?.fragment.is_some_and(|fragment| fragment.offset > 0) {
+                return None;
+            }
+            let to = view.src();
             let len = emit_v6(reason, packet, self.from6?, out).ok()??;
             (len, Key::V6(to), ethernet::IPV6)
         } else {

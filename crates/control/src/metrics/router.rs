@@ -79,10 +79,10 @@ impl Scrape {
         };
         let metric = family(
             "icmp_errors_sent",
-            "ICMP errors that the router sent itself, by type; each is about a dropped packet",
+            "ICMP errors that the router sent itself, by reason; each is about a dropped packet",
         );
         let sent = icmp(false).map(|(name, counter, count)| {
-            ([("worker", name.as_str()), ("type", counter.name())], count)
+            ([("worker", name.as_str()), ("reason", counter.name())], count)
         });
         to.counter(&metric, sent)?;
         let metric = family(

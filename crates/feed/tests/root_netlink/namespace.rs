@@ -1,6 +1,6 @@
 //! A namespace for tests, its state by `ip`, and a follower that records the reports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Command, Output, Stdio};
