@@ -66,7 +66,7 @@ fn as_before(rig: &mut Rig) {
     assert_eq!(rig.leads("10.1.1.1"), Ok((0, 1)));
     assert_eq!(rig.leads("11.1.1.1"), Ok((1, 2)));
     assert_eq!(rig.leads("12.1.1.1"), Err(Verdict::Blackhole));
-    assert_eq!(rig.leads("13.1.1.1"), Err(Verdict::HostRoute));
+    assert_eq!(rig.leads("13.1.1.1"), Err(Verdict::UnreachableRoute));
     assert_eq!(rig.leads("192.0.2.7"), Ok((0, 7)));
     assert_eq!(rig.leads("192.0.2.8"), Err(Verdict::Unresolved));
     assert_eq!(rig.leads("2001:db8::1"), Ok((1, 3)));

@@ -344,7 +344,7 @@ fn oracle(packet: &[u8]) -> SteeringOutcome {
         return if packet[0] % 2 == 1 { SteeringOutcome::Group } else { SteeringOutcome::NotMine };
     }
     let packet = &bare(packet)[..];
-    let (header, left, to) = match u16::from_be_bytes([packet[12], packet[13]]) {
+    let to = match u16::from_be_bytes([packet[12], packet[13]]) {
         0x0806 => return SteeringOutcome::Arp,
         0x8100 | 0x88a8 | 0x9100 => return SteeringOutcome::Tagged,
         0x0800 => {
@@ -353,7 +353,7 @@ fn oracle(packet: &[u8]) -> SteeringOutcome {
                 return SteeringOutcome::Unparsed;
             }
             let to: [u8; 4] = header[16..20].try_into().unwrap();
-            (header, header[8], IpAddr::from(to))
+            IpAddr::from(to)
         }
         0x86dd => {
             let header = &packet[14..];
@@ -361,13 +361,11 @@ fn oracle(packet: &[u8]) -> SteeringOutcome {
                 return SteeringOutcome::Unparsed;
             }
             let to: [u8; 16] = header[24..40].try_into().unwrap();
-            (header, header[7], IpAddr::from(to))
+            IpAddr::from(to)
         }
         _ => return SteeringOutcome::NotIp,
     };
-    assert!(header.len() >= 20);
     match to {
-        _ if left <= 1 => SteeringOutcome::Expiring,
         IpAddr::V4(to) if to.is_multicast() || to.is_broadcast() => SteeringOutcome::Multicast,
         IpAddr::V6(to) if to.is_multicast() => SteeringOutcome::Multicast,
         IpAddr::V4(to) if to.is_link_local() => SteeringOutcome::LinkLocal,

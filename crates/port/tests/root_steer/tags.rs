@@ -18,8 +18,8 @@ fn frames_of_vlan_devices_are_taken_while_these_are_set() {
         (v4("203.0.113.1", 64), SteeringOutcome::NoSocket),
         (v6("2001:db8:1::1", 64), SteeringOutcome::NoSocket),
         (v4("192.0.2.1", 64), SteeringOutcome::Local),
-        (v4("203.0.113.1", 1), SteeringOutcome::Expiring),
-        (v6("2001:db8:1::1", 1), SteeringOutcome::Expiring),
+        (v4("203.0.113.1", 1), SteeringOutcome::NoSocket),
+        (v6("2001:db8:1::1", 1), SteeringOutcome::NoSocket),
         (v6("ff02::1", 64), SteeringOutcome::Multicast),
         (ethernet(MAC, 0x0806, &[0; 28]), SteeringOutcome::Arp),
         (ethernet(MAC, 0x88cc, &[0; 40]), SteeringOutcome::NotIp),
@@ -75,7 +75,6 @@ fn priority_tags_are_stripped() {
         (v4("203.0.113.1", 64), SteeringOutcome::NoSocket),
         (v6("2001:db8:1::1", 64), SteeringOutcome::NoSocket),
         (v4("192.0.2.1", 64), SteeringOutcome::Local),
-        (v6("2001:db8:1::1", 1), SteeringOutcome::Expiring),
         (ethernet(MAC, 0x0806, &[0; 28]), SteeringOutcome::Arp),
         (ethernet(MAC, 0x88cc, &[0; 40]), SteeringOutcome::NotIp),
     ];
@@ -93,6 +92,10 @@ fn priority_tags_are_stripped() {
             }
         }
     }
+    // A router answers an expired packet itself; a gate leaves it to Linux.
+    let expired = tagged(&v6("2001:db8:1::1", 1), &[(Q, 0)]);
+    assert_eq!(run(&router, &expired), SteeringOutcome::NoSocket);
+    assert_eq!(run(&gate, &expired), SteeringOutcome::Expiring);
     let theirs: [&[(u16, u16)]; 5] = [
         &[(Q, 5)],
         &[(Q, 0xe001)],
