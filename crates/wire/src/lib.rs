@@ -25,7 +25,7 @@
 //! | [`gue`] | Generic UDP Encapsulation, variant 0 | draft-ietf-intarea-gue |
 //!
 //! Modules that combine headers: [`tunnel`] is IP in IP (RFC 2003, RFC 2473, RFC 6040),
-//! [`icmp_error`] the ICMP errors for packets that cannot be forwarded (RFC 1812, RFC 4443), and
+//! [`fragment`] the fragments of an IPv4 packet (RFC 791), [`icmp_error`] the ICMP errors for packets that cannot be forwarded (RFC 1812, RFC 4443), and
 //! [`mss`] the clamping of TCP's segment size.
 //!
 //! Addresses are host-order integers (`u32`, `u128`) as in the whole project.
@@ -54,6 +54,7 @@ pub mod arp;
 pub mod checksum;
 mod error;
 pub mod ethernet;
+pub mod fragment;
 pub mod gue;
 pub mod icmp;
 pub mod icmp_error;
