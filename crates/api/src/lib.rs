@@ -422,6 +422,12 @@ pub struct Counters {
     /// Packets that the workers originated.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub originated: u64,
+    /// Packets sent as fragments.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fragmented: u64,
+    /// The fragments of them; all but one of each packet count as originated.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fragments: u64,
     /// Whether the counters add up. Between batches they always do; during a batch `received` may
     /// be ahead.
     pub balanced: bool,

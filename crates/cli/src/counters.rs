@@ -8,8 +8,12 @@ use api::Counters;
 pub(crate) fn write(out: &mut impl Write, counters: &Counters) -> io::Result<()> {
     writeln!(out, "received {} ({} bytes)", counters.received, counters.received_bytes)?;
     writeln!(out, "sent {} ({} bytes)", counters.sent, counters.sent_bytes)?;
-    if counters.originated > 0 {
-        writeln!(out, "originated {}", counters.originated)?;
+    let Counters { originated, fragmented, fragments, .. } = *counters;
+    if originated > 0 {
+        writeln!(out, "originated {originated}")?;
+    }
+    if fragmented > 0 {
+        writeln!(out, "fragmented {fragmented} (as {fragments} fragments)")?;
     }
     let Counters { icmp_errors, punted, dropped, .. } = counters;
     for (class, reasons) in [("icmp_errors", icmp_errors), ("punted", punted), ("dropped", dropped)]

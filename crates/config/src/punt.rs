@@ -6,7 +6,6 @@
 //! local = 20000        # for the router's own addresses, where they reach a worker; ARP, multicast
 //! unreachable = 1000   # no route, TTL used up: packets that the router does not answer itself
 //! too_big = 10000      # too long for the next link, and the router does not answer itself
-//! fragment = 20000     # the kernel fragments
 //! redirect = 100       # the kernel forwards, and sends a Redirect where one is due
 //! forward = 50000      # by routes that lead to the kernel; without it, no limit
 //! ```
@@ -26,7 +25,6 @@ pub struct PuntSection {
     forward: Option<u32>,
     unreachable: Option<u32>,
     too_big: Option<u32>,
-    fragment: Option<u32>,
     redirect: Option<u32>,
 }
 
@@ -39,7 +37,6 @@ impl PuntSection {
             forward: or(self.forward, default.forward),
             unreachable: or(self.unreachable, default.unreachable),
             too_big: or(self.too_big, default.too_big),
-            fragment: or(self.fragment, default.fragment),
             redirect: or(self.redirect, default.redirect),
         }
     }

@@ -386,6 +386,8 @@ pub fn counters(stats: &Snapshot) -> api::Counters {
         dropped: of_class(Class::Dropped),
         icmp_errors: icmp_errors(stats),
         originated: stats.originated,
+        fragmented: stats.fragmented,
+        fragments: stats.fragments,
         balanced: stats.balanced(),
     }
 }

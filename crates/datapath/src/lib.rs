@@ -26,6 +26,7 @@
 //! | `egress` | applies the dispositions of the packets that a hook dequeues |
 //! | `hook` | the packets that a gate or a grantor takes out of a batch and sends |
 //! | `sample` | destinations that are sampled for the auditor |
+//! | `fragment` | IPv4 packets over the next link's MTU, sent in parts |
 //! | `icmp_errors` | the packets whose senders get an ICMP error, and the limits |
 //! | `answer` | sends those errors |
 //! | `own_source` | the source addresses of this machine's own packets |
@@ -45,6 +46,7 @@ mod batch;
 mod completion;
 mod egress;
 mod flow;
+mod fragment;
 mod group;
 mod hold;
 mod hook;

@@ -5,10 +5,9 @@
 //!                           └ no ──► dropped, or (a redirect) forwarded by the router itself
 //! ```
 //!
-//! The kernel does what the router does not: it fragments where a packet exceeds the next link's MTU
-//! and its sender allows it (RFC 791), and sends a Redirect where a packet leaves by the interface that
-//! it came in on (RFC 1812, 5.2.7.2; RFC 4861, 8.2). It sends the ICMP errors of a gate or grantor, and
-//! those that a router cannot send (`icmp_errors.rs`).
+//! The kernel does what the router does not: it sends a Redirect where a packet leaves by the interface
+//! that it came in on (RFC 1812, 5.2.7.2; RFC 4861, 8.2), the ICMP errors of a gate or grantor, and those
+//! that a router cannot send (`icmp_errors.rs`).
 //! It applies its own settings as it does so: `ip_forward`, `send_redirects`, rate limits by
 //! destination, filters.
 //!
@@ -35,10 +34,8 @@ pub enum PuntClass {
     Forward,
     /// No route, or the TTL is used up: the host answers.
     Unreachable,
-    /// Longer than the next link's MTU, not to be fragmented: the host answers.
+    /// Longer than the next link's MTU, and not to be fragmented: the host answers.
     TooBig,
-    /// Longer than the next link's MTU, and may be fragmented: the host does so.
-    Fragment,
     /// Leaves by its ingress interface: the host forwards it, and sends a Redirect.
     Redirect,
 }
@@ -55,8 +52,6 @@ pub struct PuntRates {
     pub unreachable: u32,
     /// The rate of [`PuntClass::TooBig`].
     pub too_big: u32,
-    /// The rate of [`PuntClass::Fragment`].
-    pub fragment: u32,
     /// The rate of [`PuntClass::Redirect`].
     pub redirect: u32,
 }
@@ -71,7 +66,6 @@ impl PuntRates {
         forward: Self::UNLIMITED,
         unreachable: 0,
         too_big: 0,
-        fragment: 0,
         redirect: 0,
     };
 
@@ -85,7 +79,6 @@ impl PuntRates {
         forward: Self::UNLIMITED,
         unreachable: 1_000,
         too_big: 10_000,
-        fragment: 20_000,
         redirect: 100,
     };
 
@@ -101,15 +94,14 @@ impl PuntRates {
             forward: share(self.forward),
             unreachable: share(self.unreachable),
             too_big: share(self.too_big),
-            fragment: share(self.fragment),
             redirect: share(self.redirect),
         }
     }
 
     /// Returns the rates in the order of the classes.
     fn by_class(self) -> [u32; CLASSES] {
-        let Self { local, forward, unreachable, too_big, fragment, redirect } = self;
-        [local, forward, unreachable, too_big, fragment, redirect]
+        let Self { local, forward, unreachable, too_big, redirect } = self;
+        [local, forward, unreachable, too_big, redirect]
     }
 }
 
@@ -185,14 +177,11 @@ impl Punt {
     /// Returns how to punt a packet that ends in `verdict`, or `None` if it is not punted. With
     /// `further`, the host continues with other tables where this one has no route; with `answers`,
     /// it answers expired packets that the router does not answer itself.
-    pub(super) fn of(verdict: Verdict, further: bool, answers: bool, frame: &[u8]) -> Option<Self> {
+    pub(super) fn of(verdict: Verdict, further: bool, answers: bool) -> Option<Self> {
         let (class, taken) = match verdict {
             Verdict::TooBig => {
-                let class =
-                    if may_fragment(frame) { PuntClass::Fragment } else { PuntClass::TooBig };
-                let (limited, refused) = (verdict, verdict);
-                let class = Some(class);
-                return Some(Self { class, taken: Verdict::Oversize, limited, refused });
+                let (class, taken) = (Some(PuntClass::TooBig), Verdict::Oversize);
+                return Some(Self { class, taken, limited: verdict, refused: verdict });
             }
             Verdict::NoRoute if !further => {
                 let (class, taken) = (Some(PuntClass::Unreachable), Verdict::Unreachable);

@@ -58,6 +58,8 @@ pub struct WorkerStats {
     held: AtomicU64,
     originated: AtomicU64,
     icmp: [AtomicU64; ICMP_COUNTERS],
+    fragmented: AtomicU64,
+    fragments: AtomicU64,
     lookups_v4: AtomicU64,
     lookups_v6: AtomicU64,
     batches: AtomicU64,
@@ -87,6 +89,8 @@ impl WorkerStats {
             held: AtomicU64::new(0),
             originated: AtomicU64::new(0),
             icmp: [const { AtomicU64::new(0) }; ICMP_COUNTERS],
+            fragmented: AtomicU64::new(0),
+            fragments: AtomicU64::new(0),
             lookups_v4: AtomicU64::new(0),
             lookups_v6: AtomicU64::new(0),
             batches: AtomicU64::new(0),
@@ -149,6 +153,12 @@ impl WorkerStats {
         add(&self.icmp[counter as usize], 1);
     }
 
+    /// Counts a packet that is sent as this many fragments.
+    pub(crate) fn fragmented(&self, fragments: u64) {
+        add(&self.fragmented, 1);
+        add(&self.fragments, fragments);
+    }
+
     #[inline(always)]
     pub(crate) fn looked_up(&self, v4: u64, v6: u64) {
         add(&self.lookups_v4, v4);
@@ -171,6 +181,8 @@ impl WorkerStats {
             held: read(&self.held),
             originated: read(&self.originated),
             icmp: self.icmp.each_ref().map(read),
+            fragmented: read(&self.fragmented),
+            fragments: read(&self.fragments),
             lookups_v4: read(&self.lookups_v4),
             lookups_v6: read(&self.lookups_v6),
             batches: read(&self.batches),
@@ -194,10 +206,14 @@ pub struct Snapshot {
     /// Packets that wait for a neighbor's MAC address. Between two moments: the difference, which
     /// may be negative (wrapping).
     pub held: u64,
-    /// Packets that the workers originated, such as ICMP errors.
+    /// Packets that the workers originated, such as ICMP errors and fragments.
     pub originated: u64,
     /// ICMP errors of the router itself, by [`IcmpCounter`].
     pub icmp: [u64; ICMP_COUNTERS],
+    /// Packets sent as fragments.
+    pub fragmented: u64,
+    /// The fragments of them, all but one of each packet originated.
+    pub fragments: u64,
     /// IPv4 destinations looked up.
     pub lookups_v4: u64,
     /// IPv6 destinations looked up.
@@ -268,6 +284,8 @@ impl Snapshot {
             sent_bytes: join(self.sent_bytes, other.sent_bytes),
             held: join(self.held, other.held),
             originated: join(self.originated, other.originated),
+            fragmented: join(self.fragmented, other.fragmented),
+            fragments: join(self.fragments, other.fragments),
             lookups_v4: join(self.lookups_v4, other.lookups_v4),
             lookups_v6: join(self.lookups_v6, other.lookups_v6),
             batches: join(self.batches, other.batches),

@@ -3,7 +3,7 @@
 //! ```text
 //!   frame, hop ─► resolve ─► rewrite ─► staged on its egress, sent with the others
 //!                               │ unresolved ─────► held, and a request to resolve
-//!                               └ other verdict ──► punted, or dropped
+//!                               └ other verdict ──► sent as fragments, punted, or dropped
 //! ```
 //!
 //! Packets that wait (`hold.rs`) precede the batch: they are processed in order, and those that
@@ -25,6 +25,9 @@ use super::{
     flow_v6, originate, rewrite_v4, rewrite_v6,
 };
 use crate::stats::WorkerStats;
+
+/// The most frames that are staged on a lane: a batch and all held packets may leave by one lane.
+pub(super) const LANE_ROOM: usize = SIZE + HELD;
 
 /// A port, the frames that are staged for it during one batch, and the held packets that arrived on
 /// it.
@@ -197,8 +200,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends a packet that is not sent: its sender gets an ICMP error, or it is punted or dropped. A
-    /// packet of this machine's own is never punted to its host, which would send it past the gate, or
+    /// Ends a packet that is not sent as it is: it is sent as fragments, its sender gets an ICMP error, or
+    /// it is punted or dropped. A packet of this machine's own is never punted to its host, which would send it past the gate, or
     /// back to itself.
     #[cold]
     fn finish(&mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict, own: bool) {
@@ -207,13 +210,12 @@ impl Turn<'_> {
             return self.drop(frame, if punted { Verdict::NoRoute } else { verdict });
         }
         let bytes = self.arena.bytes(&frame);
+        if verdict == Verdict::TooBig && may_fragment(bytes) {
+            return self.send_fragments(frame, hop);
+        }
         let Punts { further, answers, errors, .. } = &mut self.punts;
         let six = bytes.get(ethernet::LEN).is_some_and(|first| first >> 4 == 6);
-        let is_hosts = match verdict {
-            Verdict::TooBig => may_fragment(bytes),
-            Verdict::NoRoute => *further,
-            _ => false,
-        };
+        let is_hosts = verdict == Verdict::NoRoute && *further;
         if answers[usize::from(six)] && !is_hosts {
             let mtu = || link_mtu(bytes, kind, hop, self.adjacencies);
             match errors.admit(bytes, verdict, mtu, self.now, self.stats) {
@@ -237,7 +239,7 @@ impl Turn<'_> {
         let Punts { further, isolated, .. } = self.punts;
         let bytes = self.arena.bytes(&frame);
         let six = bytes.get(ethernet::LEN).is_some_and(|first| first >> 4 == 6);
-        let Some(punt) = Punt::of(verdict, further, self.punts.errors.is_on(), bytes) else {
+        let Some(punt) = Punt::of(verdict, further, self.punts.errors.is_on()) else {
             return self.drop(frame, verdict);
         };
         if isolated[usize::from(six)] && !punt.is_local() {
@@ -257,7 +259,8 @@ impl Turn<'_> {
         self.stats.ended(if taken { punt.taken } else { punt.refused }, 1);
     }
 
-    fn drop(&mut self, frame: Frame, verdict: Verdict) {
+    /// Ends a packet as dropped.
+    pub(super) fn drop(&mut self, frame: Frame, verdict: Verdict) {
         self.arena.free(frame);
         self.stats.ended(verdict, 1);
     }
@@ -308,10 +311,9 @@ pub(super) fn stage(
 }
 
 impl Lane {
-    /// Makes a lane and allocates all the memory that it uses: a batch and all held packets may
-    /// leave by one lane.
+    /// Makes a lane and allocates all the memory that it uses.
     pub(super) fn new(port: Box<dyn Port>, ingress: usize) -> Self {
-        let staged = Vec::with_capacity(SIZE + HELD);
+        let staged = Vec::with_capacity(LANE_ROOM);
         let (handed, hold) = (false, Hold::new());
         Self { mac: port.mac(), port, ingress, handed, staged, staged_bytes: 0, hold }
     }

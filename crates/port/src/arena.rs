@@ -18,6 +18,7 @@ mod region;
 mod umem;
 
 use std::io;
+use std::ops::Range;
 
 use crate::{Frame, HEADROOM};
 use region::Region;
@@ -169,6 +170,16 @@ impl Arena {
         Some(frame)
     }
 
+    /// Copies a range of one packet into another one, from byte `start` of that on.
+    ///
+    /// # Panics
+    ///
+    /// If a frame is of another arena, or a range exceeds its packet.
+    #[inline]
+    pub fn copy(&mut self, frame: &Frame, range: Range<usize>, to: &Frame, start: usize) {
+        self.region.copy(frame, range, to, start);
+    }
+
     /// Returns the number of free frames.
     #[inline]
     pub fn available(&self) -> usize {
@@ -306,6 +317,41 @@ mod tests {
         (0..3).for_each(|_| assert!(arena.alloc().is_some()));
         assert!(arena.alloc().is_none());
         assert!(arena.copy_in(&[]).is_none());
+    }
+
+    #[test]
+    fn copy_moves_a_range_between_packets() {
+        let mut arena = arena();
+        let from = arena.copy_in(&[1, 2, 3, 4]).unwrap();
+        let to = arena.copy_in(&[9; 5]).unwrap();
+        arena.copy(&from, 1..3, &to, 3);
+        assert_eq!(arena.bytes(&to), [9, 9, 9, 2, 3]);
+        arena.copy(&from, 0..4, &to, 0);
+        arena.copy(&from, 4..4, &to, 5);
+        assert_eq!(arena.bytes(&to), [1, 2, 3, 4, 3]);
+        assert_eq!(arena.bytes(&from), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn copy_beyond_a_packet_panics() {
+        for (range, start) in [(0..5, 0), (0..2, 4), (0..1, 5), (4..5, 0), (0..0, usize::MAX)] {
+            let copied = std::panic::catch_unwind(|| {
+                let mut arena = arena();
+                let from = arena.copy_in(&[1; 4]).unwrap();
+                let to = arena.copy_in(&[9; 5]).unwrap();
+                arena.copy(&from, range.clone(), &to, start);
+            });
+            assert!(copied.is_err(), "{range:?} to {start}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "foreign arena")]
+    fn foreign_frame_panics_on_copy() {
+        let mut other = arena();
+        let (mut arena, foreign) = (arena(), other.copy_in(&[1; 4]).unwrap());
+        let to = arena.copy_in(&[9; 4]).unwrap();
+        arena.copy(&foreign, 0..4, &to, 0);
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub enum Verdict {
     /// `run`: TTL or hop limit used up, and Linux answers Time Exceeded (RFC 1812, 5.3.1)
     Expired,
     /// `run`: exceeds the next link's MTU; Linux answers Fragmentation Needed or Packet Too Big
-    /// (RFC 1191, RFC 8201), or fragments (RFC 791)
+    /// (RFC 1191, RFC 8201)
     Oversize,
     /// `run`: the egress interface is the ingress interface; Linux forwards it, and sends a Redirect
     /// if one is due (RFC 1812, 5.2.7.2; RFC 4861, 8.2)
@@ -120,7 +120,7 @@ pub enum Verdict {
     /// The next hop's MAC address was not resolved within a second, or too many packets were waiting
     /// (RFC 1122, 2.3.2.2; RFC 4861, 7.2.2)
     Unresolved,
-    /// Exceeds the next link's MTU; `run`: over the rate of `[punt] too_big` or `fragment`
+    /// Exceeds the next link's MTU, and is not to be fragmented (RFC 791), or no frame was free
     TooBig,
     /// The egress interface had no room, twice
     TxFull,

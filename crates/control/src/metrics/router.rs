@@ -65,10 +65,21 @@ impl Scrape {
         to.gauge(&metric, each(|item| item.held))?;
         let metric = family(
             "packets_originated",
-            "Packets that workers made themselves, such as ICMP errors; they are also sent, held or \
-             dropped",
+            "Packets that workers made themselves, such as ICMP errors and fragments; they are also \
+             sent, held or dropped",
         );
         to.counter(&metric, each(|item| item.originated))?;
+        let metric = family(
+            "packets_fragmented",
+            "IPv4 packets over the next link's MTU that were sent as fragments; if it grows fast, \
+             give the link a larger MTU, or the senders a smaller one",
+        );
+        to.counter(&metric, each(|item| item.fragmented))?;
+        let metric = family(
+            "fragments_sent",
+            "Fragments of those packets; all but one of each packet are also counted as originated",
+        );
+        to.counter(&metric, each(|item| item.fragments))?;
         let icmp = |limited: bool| {
             let counters = IcmpCounter::ALL.into_iter();
             let counters =

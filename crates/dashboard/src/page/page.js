@@ -199,7 +199,7 @@ function showEnds() {
     const some = (of, kind) => Object.entries(of).filter((entry) => entry[1] > 0).map(([name, value]) => [`${kind}${name}: ${reason(name)}`, history.columns.has(`dropped.${name}`) ? rough(history.rate(`dropped.${name}`)) : "", count(value)]);
     fill(by("ends"), [
       ["received", rough(history.rate("received")), count(counters.received)],
-      ...(counters.originated ? [["originated: ICMP errors and other answers", "", count(counters.originated)]] : []),
+      ...(counters.originated ? [["originated: ICMP errors, fragments and other packets", "", count(counters.originated)]] : []),
       ["sent", rough(history.rate("sent")), count(counters.sent)],
       ...some(counters.punted, "to the kernel, "),
       ...some(counters.dropped, "dropped, "),

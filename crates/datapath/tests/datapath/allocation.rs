@@ -41,7 +41,7 @@ fn polling_allocates_nothing() {
     assert!(rig.worker.stats().snapshot().balanced());
 }
 
-/// Covers groups, source checks, ICMP errors, and packets that wait, are requested, released and ended. The
+/// Covers groups, source checks, ICMP errors, fragments, and packets that wait, are requested, released and ended. The
 /// control plane makes and reclaims the adjacencies outside the measured section.
 #[test]
 fn waiting_choosing_checking_and_answering_allocate_nothing() {
@@ -98,7 +98,7 @@ fn waiting_choosing_checking_and_answering_allocate_nothing() {
         }
     }
     let counted = rig.worker.stats().snapshot();
-    assert!(counted.originated > 1000, "{counted:?}");
+    assert!(counted.originated > 1000 && counted.fragmented > 100, "{counted:?}");
     assert!(counted.balanced() && wanted > 1000, "{wanted} wanted, {counted:?}");
     for met in [Verdict::Unresolved, Verdict::Spoofed, Verdict::Sent] {
         assert!(counted.count(met) > 1000, "{met:?}: {counted:?}");

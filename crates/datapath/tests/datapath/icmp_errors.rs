@@ -13,7 +13,7 @@ use wire::icmp_error::{self, Reason};
 use wire::{ipv4, ipv6};
 
 use crate::packets::{draw_spoilt, sound, sound6, v4, v4_with, v6_with};
-use crate::reference::{Gateway, RouteTarget};
+use crate::reference::{Gateway, RouteTarget, may_fragment};
 use crate::rig::{Rig, hop, ingresses, lists, model};
 
 const HERE: u32 = 0xc000_0263;
@@ -31,7 +31,6 @@ const UNLIMITED: IcmpLimits = IcmpLimits {
 const HOST: PuntRates = PuntRates {
     unreachable: PuntRates::UNLIMITED,
     too_big: PuntRates::UNLIMITED,
-    fragment: PuntRates::UNLIMITED,
     ..PuntRates::LOCAL_ONLY
 };
 
@@ -128,8 +127,6 @@ fn drawn_packets_that_cannot_be_forwarded_get_the_expected_error_or_reach_the_ho
         let frame = draw_spoilt(&mut rng, 32);
         let (mut verdict, _) = rig.model.decide(0, &frame);
         let by_header = verdict;
-        let may_fragment = frame.get(14).is_some_and(|first| first >> 4 == 4)
-            && frame.get(20).is_some_and(|flags| flags & 0x40 == 0);
         let reason = match verdict {
             Verdict::TtlExpired => match route_of(&frame) {
                 // The route of the destination decides first.
@@ -145,7 +142,7 @@ fn drawn_packets_that_cannot_be_forwarded_get_the_expected_error_or_reach_the_ho
                 }
             },
             Verdict::NoRoute => Reason::NoRoute,
-            Verdict::TooBig if !may_fragment => Reason::TooBig(stated_mtu(&frame)),
+            Verdict::TooBig if !may_fragment(&frame) => Reason::TooBig(stated_mtu(&frame)),
             _ => {
                 rig.pass([&frame]);
                 (0..3).for_each(|port| while rig.far[port].take().is_some() {});

@@ -11,7 +11,8 @@
 //! | `secondary_macs` | frames to the MAC-VLAN devices over a port |
 //! | `sources` | the reverse path filter |
 //! | `icmp_errors` | the ICMP errors of the router itself, byte for byte, and their limits |
-//! | `punts` | punts that the host answers, fragments and forwards, and their rates |
+//! | `fragments` | packets over the next link's MTU that leave in parts |
+//! | `punts` | punts that the host answers and forwards, and their rates |
 //! | `waiting` | packets that wait for a neighbor |
 //! | `flows` | groups: shares, flows that do not move, a reference for the hash |
 //! | `allocation` | no allocation while packets pass |
@@ -24,6 +25,7 @@ mod bonds;
 mod changes;
 mod faults;
 mod flows;
+mod fragments;
 mod icmp_errors;
 mod losses;
 mod packets;

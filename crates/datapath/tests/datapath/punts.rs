@@ -1,4 +1,4 @@
-//! Punts: packets that the host forwards, fragments and answers for the router, and their rates.
+//! Punts: packets that the host forwards and answers for the router, and their rates.
 
 use fastrand::Rng;
 use fingerpost_datapath::{Ingress, Ingresses, PuntRates, Verdict, VerdictMap};
@@ -21,7 +21,6 @@ const DONT_FRAGMENT: u8 = 0b010;
 const ALL: PuntRates = PuntRates {
     unreachable: PuntRates::UNLIMITED,
     too_big: PuntRates::UNLIMITED,
-    fragment: PuntRates::UNLIMITED,
     ..PuntRates::LOCAL_ONLY
 };
 
@@ -48,34 +47,34 @@ fn drawn_packets_that_the_router_cannot_send_reach_the_host_as_they_came() {
     for verdict in [Verdict::Unreachable, Verdict::Oversize, Verdict::HostRoute] {
         assert!(met[verdict] > 100, "{verdict:?}: {met:?}");
     }
-    for verdict in [Verdict::NoRoute, Verdict::TooBig, Verdict::PuntLimit] {
+    for verdict in [Verdict::NoRoute, Verdict::PuntLimit] {
         assert_eq!(met[verdict], 0, "{verdict:?}");
     }
+    // Fragments that reach beyond 64 KiB are neither divided nor for the host.
+    assert!(met[Verdict::TooBig] < 20, "{met:?}");
 }
 
 #[test]
 fn flood_of_one_class_is_dropped_beyond_its_rate_and_leaves_the_others_theirs() {
-    let rates = PuntRates { local: 50, unreachable: 100, too_big: 20, fragment: 30, ..ALL };
+    let rates = PuntRates { local: 50, unreachable: 100, too_big: 20, ..ALL };
     let mut rig = Rig::new().with_punts(rates);
     // The buckets contain two ticks' worth at the start.
     let counted = rig.pass((0..200).map(|_| big(DONT_FRAGMENT)));
     assert_eq!((counted.count(Verdict::Oversize), counted.count(Verdict::TooBig)), (4, 196));
-    let counted = rig.pass([big(0), big6(), v4(HERE, NOWHERE), v4(HERE, OWN4)]);
-    assert_eq!(counted.count(Verdict::Oversize), 1, "it may be fragmented, the other may not");
+    let counted = rig.pass([big6(), v4(HERE, NOWHERE), v4(HERE, OWN4)]);
     assert_eq!(counted.count(Verdict::TooBig), 1, "Packet Too Big is of the class of the flood");
     assert_eq!((counted.count(Verdict::Unreachable), counted.count(Verdict::OwnAddress)), (1, 1));
     // In ten seconds of flood each class gets its rate.
     let mut all = counted - counted;
     for _ in 0..100 {
         rig.worker.tick();
-        let frames =
-            (0..40).flat_map(|_| [big(DONT_FRAGMENT), big(0), v4(HERE, NOWHERE), v4(HERE, OWN4)]);
+        let frames = (0..40).flat_map(|_| [big(DONT_FRAGMENT), v4(HERE, NOWHERE), v4(HERE, OWN4)]);
         all = all + rig.pass(frames);
         while rig.hosts[0].take().is_some() {}
     }
     let count = |verdict| all.count(verdict);
-    assert!((200 + 300..=200 + 300 + 6).contains(&count(Verdict::Oversize)), "{all:?}");
-    assert_eq!(count(Verdict::Oversize) + count(Verdict::TooBig), 8_000);
+    assert!((200..=204).contains(&count(Verdict::Oversize)), "{all:?}");
+    assert_eq!(count(Verdict::Oversize) + count(Verdict::TooBig), 4_000);
     assert!((1_000..=1_020).contains(&count(Verdict::Unreachable)), "{all:?}");
     assert_eq!(count(Verdict::Unreachable) + count(Verdict::NoRoute), 4_000);
     assert!((500..=510).contains(&count(Verdict::OwnAddress)), "{all:?}");
@@ -121,23 +120,16 @@ fn host_with_another_table_gets_no_packet_to_forward() {
     };
     let host4 = v4(HERE, 0x0a01_0309);
     let host6 = v6(0x2001_0db8 << 96 | 0x63, 0x2001_0db8_0001_0003 << 64 | 9);
-    let frames = [
-        v4(HERE, NOWHERE),
-        big(0),
-        big(DONT_FRAGMENT),
-        host4,
-        v4(HERE, BACK),
-        host6,
-        v4(HERE, OWN4),
-    ];
+    let frames =
+        [v4(HERE, NOWHERE), big(DONT_FRAGMENT), host4, v4(HERE, BACK), host6, v4(HERE, OWN4)];
     rig.ingresses.publish(Box::new(isolated([true, false])));
     let counted = rig.pass(&frames);
-    assert_eq!((counted.count(Verdict::NoRoute), counted.count(Verdict::TooBig)), (1, 2));
+    assert_eq!((counted.count(Verdict::NoRoute), counted.count(Verdict::TooBig)), (1, 1));
     assert_eq!((counted.count(Verdict::NoHost), counted.count(Verdict::HostRoute)), (1, 1));
     assert_eq!((counted.count(Verdict::OwnAddress), counted.count(Verdict::Sent)), (1, 1));
     rig.ingresses.publish(Box::new(isolated([false, true])));
     let counted = rig.pass(&frames);
-    assert_eq!((counted.count(Verdict::Unreachable), counted.count(Verdict::Oversize)), (1, 2));
+    assert_eq!((counted.count(Verdict::Unreachable), counted.count(Verdict::Oversize)), (1, 1));
     assert_eq!((counted.count(Verdict::NoHost), counted.count(Verdict::HostRoute)), (1, 1));
     // No redirects where either family is isolated: the router forwards.
     assert_eq!((counted.count(Verdict::Redirect), counted.count(Verdict::Sent)), (0, 1));

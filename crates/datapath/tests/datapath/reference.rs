@@ -75,18 +75,20 @@ fn inside(address: u128, block: u128, len: u32, width: u32) -> bool {
 }
 
 impl Model {
-    /// Decides about a `frame` that arrived on `port`: returns the verdict and, if the packet is
-    /// sent, the port and the bytes.
-    pub(crate) fn decide(&self, port: usize, frame: &[u8]) -> (Verdict, Option<(usize, Vec<u8>)>) {
+    /// Decides about a `frame` that arrived on `port`: returns the verdict and the frames that are
+    /// sent, each with its port: one, or the fragments of the packet.
+    pub(crate) fn decide(&self, port: usize, frame: &[u8]) -> (Verdict, Vec<(usize, Vec<u8>)>) {
         match self.decide_inner(port, frame) {
-            Ok((port, bytes)) => (Verdict::Sent, Some((port, bytes))),
-            Err(Verdict::TooBig) if self.answers => (Verdict::Oversize, None),
-            Err(Verdict::NoRoute) if self.answers => (Verdict::Unreachable, None),
-            Err(verdict) => (verdict, None),
+            Ok(sent) => (Verdict::Sent, sent),
+            Err(Verdict::TooBig) if self.answers && !may_fragment(frame) => {
+                (Verdict::Oversize, vec![])
+            }
+            Err(Verdict::NoRoute) if self.answers => (Verdict::Unreachable, vec![]),
+            Err(verdict) => (verdict, vec![]),
         }
     }
 
-    fn decide_inner(&self, port: usize, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+    fn decide_inner(&self, port: usize, frame: &[u8]) -> Result<Vec<(usize, Vec<u8>)>, Verdict> {
         if frame.len() < 14 {
             return Err(Verdict::Runt);
         }
@@ -106,7 +108,7 @@ impl Model {
         }
     }
 
-    fn decide_v4(&self, port: usize, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+    fn decide_v4(&self, port: usize, frame: &[u8]) -> Result<Vec<(usize, Vec<u8>)>, Verdict> {
         let table = &self.tables[self.ports[port].table];
         let packet = &frame[14..];
         if packet.len() < 20 {
@@ -187,18 +189,24 @@ impl Model {
             return Err(Verdict::Spoofed);
         }
         let gateway = self.gateway_of(port, dst.into(), 32, routes, packet)?;
-        if total > gateway.mtu {
-            return Err(Verdict::TooBig);
-        }
         let mut out = frame.to_vec();
         out[14 + 8] -= 1;
-        let sum = header_checksum(&out[14..14 + header_len]);
-        out[14 + 10] = (sum / 256) as u8;
-        out[14 + 11] = (sum % 256) as u8;
-        Ok(leave(out, total, gateway))
+        let parts = if total > gateway.mtu {
+            fragments(&out[..14 + total], 14 + header_len, gateway.mtu)?
+        } else {
+            vec![out]
+        };
+        let sealed = parts.into_iter().map(|mut out| {
+            let sum = header_checksum(&out[14..14 + header_len]);
+            out[14 + 10] = (sum / 256) as u8;
+            out[14 + 11] = (sum % 256) as u8;
+            let total = word(&out, 16);
+            leave(out, total, gateway)
+        });
+        Ok(sealed.collect())
     }
 
-    fn decide_v6(&self, port: usize, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+    fn decide_v6(&self, port: usize, frame: &[u8]) -> Result<Vec<(usize, Vec<u8>)>, Verdict> {
         let table = &self.tables[self.ports[port].table];
         let packet = &frame[14..];
         if packet.len() < 40 {
@@ -257,7 +265,7 @@ impl Model {
         }
         let mut out = frame.to_vec();
         out[14 + 7] -= 1;
-        Ok(leave(out, total, gateway))
+        Ok(vec![leave(out, total, gateway)])
     }
 
     /// Returns whether a packet whose source has the route `back` may arrive on `port`.
@@ -319,6 +327,63 @@ fn best(
 }
 
 /// Writes the MAC addresses and cuts off the bytes behind the packet, down to 60 bytes.
+/// Returns whether a packet is IPv4 without Don't Fragment.
+pub(crate) fn may_fragment(frame: &[u8]) -> bool {
+    frame[14] / 16 == 4 && frame[14 + 6] & 0x40 == 0
+}
+
+/// Divides a frame, whose headers have `front` bytes, into frames of at most `mtu` bytes behind the
+/// Ethernet header, byte by byte: a new one begins where the next eight, or the last ones, would not fit (RFC 791, 3.2).
+fn fragments(frame: &[u8], front: usize, mtu: usize) -> Result<Vec<Vec<u8>>, Verdict> {
+    if !may_fragment(frame) {
+        return Err(Verdict::TooBig);
+    }
+    let field = word(frame, 14 + 6);
+    let (mut parts, mut offsets) = (Vec::<Vec<u8>>::new(), Vec::new());
+    for (at, eight) in frame[front..].chunks(8).enumerate() {
+        if parts.last().is_none_or(|part| part.len() - 14 + eight.len() > mtu) {
+            let mut head = frame[..front].to_vec();
+            if at > 0 && field & 0x1fff == 0 {
+                without_first_options(&mut head[34..]);
+            }
+            parts.push(head);
+            offsets.push(at + (field & 0x1fff));
+        }
+        parts.last_mut().unwrap().extend_from_slice(eight);
+    }
+    if offsets.iter().any(|offset| *offset > 0x1fff) {
+        return Err(Verdict::TooBig);
+    }
+    let last = parts.len() - 1;
+    for (at, part) in parts.iter_mut().enumerate() {
+        let more = at < last || field & 0x2000 != 0;
+        for (place, value) in [(16, part.len() - 14), (20, offsets[at] + 0x2000 * more as usize)] {
+            part[place] = (value / 256) as u8;
+            part[place + 1] = (value % 256) as u8;
+        }
+    }
+    Ok(parts)
+}
+
+/// Replaces the options that later fragments do not repeat, as far as the options can be parsed.
+fn without_first_options(options: &mut [u8]) {
+    let mut at = 0;
+    while at < options.len() && options[at] != 0 {
+        if options[at] == 1 {
+            at += 1;
+            continue;
+        }
+        let len = if at + 1 < options.len() { options[at + 1] as usize } else { 0 };
+        if len < 2 || at + len > options.len() {
+            return;
+        }
+        if options[at] < 128 {
+            options[at..at + len].fill(1);
+        }
+        at += len;
+    }
+}
+
 fn leave(mut out: Vec<u8>, total: usize, gateway: &Gateway) -> (usize, Vec<u8>) {
     out[..6].copy_from_slice(&gateway.dst_mac);
     out[6..12].copy_from_slice(&gateway.src_mac);

@@ -182,7 +182,12 @@ impl Rig {
 
     /// Makes the rig for another model.
     pub(crate) fn of(model: Model) -> Self {
-        Self::assemble(model, lists, |_, port| Box::new(port))
+        Self::assemble(model, FRAMES, lists, |_, port| Box::new(port))
+    }
+
+    /// Makes the rig with this number of frames.
+    pub(crate) fn with_frames(frames: u32) -> Self {
+        Self::assemble(model(), frames, lists, |_, port| Box::new(port))
     }
 
     /// Makes the rig with each memory port wrapped or replaced.
@@ -197,11 +202,12 @@ impl<L: Lookup> Rig<L> {
         tables: impl Fn(&Model) -> L,
         wrap: impl Fn(usize, MemoryPort) -> Box<dyn Port>,
     ) -> Self {
-        Self::assemble(model(), tables, wrap)
+        Self::assemble(model(), FRAMES, tables, wrap)
     }
 
     fn assemble(
         model: Model,
+        frames: u32,
         tables: impl Fn(&Model) -> L,
         wrap: impl Fn(usize, MemoryPort) -> Box<dyn Port>,
     ) -> Self {
@@ -219,7 +225,7 @@ impl<L: Lookup> Rig<L> {
         let ingresses = Publisher::new(ingresses(&model));
         let (ask, wants) = wants();
         let worker = Worker::new(WorkerSetup {
-            arena: Arena::new(FRAMES, 4096).expect("a small arena can be had"),
+            arena: Arena::new(frames, 4096).expect("a small arena can be had"),
             ports,
             tables: tables(&model),
             adjacencies: adjacencies.reader(),
@@ -255,8 +261,9 @@ impl<L: Lookup> Rig<L> {
         while self.worker.poll() > 0 {}
         let now = self.worker.stats().snapshot();
         assert!(now.balanced(), "received = sent + punted + dropped: {now:?}");
-        let back = self.worker.arena().available() + self.worker.held();
-        assert_eq!(back, FRAMES as usize, "every frame is back, or waits");
+        let arena = self.worker.arena();
+        let back = arena.available() + self.worker.held();
+        assert_eq!(back, arena.capacity(), "every frame is back, or waits");
         let change = now - self.seen;
         self.seen = now;
         change
@@ -273,10 +280,12 @@ impl<L: Lookup> Rig<L> {
         let mut sent = vec![Vec::new(); 3];
         let mut punted = Vec::new();
         let mut verdicts = VerdictMap::<u64>::default();
+        let mut originated = 0;
         for frame in frames {
             let (verdict, out) = self.model.decide(port, frame);
-            verdicts[verdict] += 1;
-            if let Some((egress, bytes)) = out {
+            verdicts[verdict] += out.len().max(1) as u64;
+            originated += out.len().saturating_sub(1) as u64;
+            for (egress, bytes) in out {
                 sent[egress].push(bytes);
             }
             if verdict.class() == fingerpost_datapath::Class::Punted {
@@ -296,6 +305,8 @@ impl<L: Lookup> Rig<L> {
         }
         assert_eq!(self.hosts[port].take(), None, "the host is given nothing more");
         assert_eq!(counted.verdicts, verdicts, "the counters");
+        assert_eq!(counted.originated, originated, "the fragments but one of each packet");
+        assert_eq!(counted.fragments, originated + counted.fragmented);
         counted
     }
 }

@@ -119,8 +119,8 @@ fn made_by_hand() -> Vec<(Verdict, Vec<u8>)> {
         (Blackhole, v6(HERE6, 0x2001_0db8_0001_0002 << 64)),
         (HostRoute, v4(HERE, 0x0a01_0309)),
         (HostRoute, v6(HERE6, 0x2001_0db8_0001_0003 << 64 | 9)),
-        (TooBig, v4_with(ipv4::Header { total_len: 1501, ..four }, 0)),
-        (TooBig, v4_with(ipv4::Header { total_len: 101, dst: 0xcb00_7107, ..four }, 0)),
+        (TooBig, v4_with(ipv4::Header { total_len: 1501, flags: 2, ..four }, 0)),
+        (TooBig, v4_with(ipv4::Header { total_len: 101, flags: 2, dst: 0xcb00_7107, ..four }, 0)),
         (TooBig, v6_with(ipv6::Header { payload_len: 1461, ..six }, 0)),
     ]
 }

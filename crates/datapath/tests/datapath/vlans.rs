@@ -73,7 +73,6 @@ fn with_devices(sources: ReversePathFilter) -> Rig {
     let mut rig = Rig::new().with_punts(PuntRates {
         unreachable: PuntRates::UNLIMITED,
         too_big: PuntRates::UNLIMITED,
-        fragment: PuntRates::UNLIMITED,
         redirect: 0,
         ..PuntRates::ROUTER
     });

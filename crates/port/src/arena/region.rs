@@ -17,6 +17,7 @@
 #![expect(unsafe_code, reason = "maps memory that is shared with the kernel, and slices it")]
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -146,6 +147,32 @@ impl Region {
         // - the token proves that the kernel does not have the frame, and
         //   `&mut self` that no other slice of the region exists.
         unsafe { slice::from_raw_parts_mut(first, frame.len()) }
+    }
+
+    /// Copies a range of one packet into another one, from byte `start` on.
+    ///
+    /// # Panics
+    ///
+    /// If a frame is of another region, or a range exceeds its packet.
+    #[inline]
+    pub(crate) fn copy(&mut self, frame: &Frame, range: Range<usize>, to: &Frame, start: usize) {
+        let (source, target) = (self.check(frame), self.check(to));
+        assert!(range.start <= range.end && range.end <= frame.len(), "beyond the frame");
+        let len = range.end - range.start;
+        assert!(start <= to.len() && len <= to.len() - start, "no room in the frame");
+        // SAFETY:
+        // - `check` and the assertion have shown that this is inside the mapping.
+        let source = unsafe { self.base.as_ptr().add(source + range.start) };
+        // SAFETY:
+        // - as above.
+        let target = unsafe { self.base.as_ptr().add(target + start) };
+        // SAFETY:
+        // - the assertions have shown that `len` bytes from both are inside the mapping, which is
+        //   readable, writable and zeroed at birth;
+        // - the tokens prove that the kernel has neither frame, and `&mut self` that no slice of the
+        //   region exists;
+        // - `copy` permits ranges that overlap.
+        unsafe { std::ptr::copy(source, target, len) };
     }
 
     /// Prefetches the packet's first cache line.
