@@ -309,12 +309,11 @@ def broken():
         ("truncated", raw(v6(46, plen=2000))),
         ("bad_total_length", raw(v4(46, len=19))),
         ("source_route", raw(v4(47, options=IPOption_LSRR(routers=["10.9.9.9"])))),
-        ("martian_source", raw(v4(48, src="0.0.0.1"))),
+        ("martian_source", raw(v4(48, src="0.0.0.0"))),
         ("martian_source", raw(v6(48, src="::"))),
         ("multicast_source", raw(v4(49, src="224.0.0.9"))),
         ("loopback", raw(v4(50, src="127.0.0.1"))),
         ("loopback", raw(v6(50, src="::1"))),
-        ("link_local", raw(v4(51, src="169.254.1.1"))),
         ("link_local", raw(v6(52, src="fe80::9"))),
     ]
     for reason, packet in cases:

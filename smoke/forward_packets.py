@@ -82,6 +82,10 @@ def forwarded():
     yield Case("v4 first fragment", "sent", fragmented, "a")
     yield Case("v4 last fragment", "sent", v4(VIA_A, frag=9, proto=17) / Raw(b"tail" * 5), "a")
     yield Case("v4 ttl 2", "sent", v4(VIA_A, ttl=2) / udp(), "a")
+    # As Linux.
+    yield Case("v4 from 0.0.0.0/8", "sent", v4(VIA_A, src="0.1.2.3") / udp(), "a")
+    yield Case("v4 from link local", "sent", v4(VIA_A, src="169.254.1.1") / udp(), "a")
+    yield Case("v4 from class e", "sent", v4(VIA_A, src="240.0.0.1") / udp(), "a")
     yield Case("v4 ttl 255", "sent", v4(VIA_B, ttl=255) / udp(), "b")
     # The one's complement has two zeros; these sums sit at the edge of RFC 1624.
     for ident in (0, 0xFFFF, 0x8000, 1):
@@ -113,12 +117,11 @@ def refused():
     yield Case("v4 from loopback", "drop.loopback", v4(VIA_A, src="127.0.0.1") / udp())
     yield Case("v4 from multicast", "drop.multicast_source", v4(VIA_A, src="224.0.0.5") / udp())
     yield Case("v4 from broadcast", "drop.martian_source", v4(VIA_A, src="255.255.255.255") / udp())
-    yield Case("v4 from this network", "drop.martian_source", v4(VIA_A, src="0.1.2.3") / udp())
-    yield Case("v4 from link local", "drop.link_local", v4(VIA_A, src="169.254.1.1") / udp())
+    yield Case("v4 from no address", "drop.martian_source", v4(VIA_A, src="0.0.0.0") / udp())
     yield Case("v4 to loopback", "drop.loopback", v4("127.9.9.9") / udp())
     yield Case("v4 to the host's loopback address", "pass.local", v4("127.0.0.1") / udp())
     yield Case("v4 to the router", "pass.local", v4("10.0.0.1") / udp())
-    yield Case("v4 to class e", "drop.martian_destination", v4("240.0.0.1") / udp())
+    yield Case("v4 to class e", "drop.no_route", v4("240.0.0.1") / udp())
     yield Case("v4 to link local", "pass.link_local", v4("169.254.1.1") / udp())
     yield Case("v4 to multicast", "pass.multicast", v4("224.0.0.5") / udp())
     yield Case("v4 to broadcast", "pass.multicast", v4("255.255.255.255") / udp())

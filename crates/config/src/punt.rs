@@ -6,12 +6,13 @@
 //! local = 20000        # for the router's own addresses, where they reach a worker; ARP, multicast
 //! unreachable = 1000   # no route, TTL used up: packets that the router does not answer itself
 //! too_big = 10000      # too long for the next link, and the router does not answer itself
+//! options = 10000      # IPv4 options or hop-by-hop options: the kernel examines them, and forwards
 //! redirect = 100       # the kernel forwards, and sends a Redirect where one is due
 //! forward = 50000      # by routes that lead to the kernel; without it, no limit
 //! ```
 //!
 //! The rates hold for the whole router; each worker has its share. 0 punts no packet. The default
-//! of a gate's `redirect` is 0.
+//! of a gate's `options` and `redirect` is 0. Beyond these two rates the router itself forwards.
 
 use serde::Deserialize;
 
@@ -25,6 +26,7 @@ pub struct PuntSection {
     forward: Option<u32>,
     unreachable: Option<u32>,
     too_big: Option<u32>,
+    options: Option<u32>,
     redirect: Option<u32>,
 }
 
@@ -37,6 +39,7 @@ impl PuntSection {
             forward: or(self.forward, default.forward),
             unreachable: or(self.unreachable, default.unreachable),
             too_big: or(self.too_big, default.too_big),
+            options: or(self.options, default.options),
             redirect: or(self.redirect, default.redirect),
         }
     }

@@ -220,7 +220,7 @@ impl Adjacencies {
         self.stacked.get(usize::from(port.checked_sub(FIRST_STACKED)?))?.as_ref()
     }
 
-    /// Sets the source addresses of this machine's own packets by `hop`; returns whether they differ
+    /// Sets the source addresses of this machine's own IPv4 packets by `hop`; returns whether they differ
     /// from those before. [`Hop::NONE`] has none.
     pub fn set_own_sources(&mut self, hop: Hop, sources: Option<Arc<OwnSources>>) -> bool {
         let at = hop.0 as usize;

@@ -91,16 +91,18 @@ impl<L: Lookup> AnswerContext<'_, L> {
         let exit = adjacencies.get(member);
         // A held packet is looked up again in the table of its port.
         let waits = exit.port() == Err(Verdict::Unresolved) && table == Some(terms.table);
-        // A route of several next hops may prefer a source itself.
-        let own = adjacencies.own_sources(hop).or_else(|| adjacencies.own_sources(member));
-        let own = own.filter(|_| !is_hosts).filter(|_| exit.port().is_ok() || waits);
-        let source = own.and_then(|own| match to {
-            Key::V4(to) => match &terms.answer_sources {
-                Some(inbound) => inbound.v4(to).map(Key::V4),
-                None => own.v4(to).map(Key::V4),
-            },
-            Key::V6(to) => own.v6(to).map(Key::V6),
-        });
+        let inbound = &*terms.answer_sources;
+        let source = match to {
+            _ if is_hosts || (exit.port().is_err() && !waits) => None,
+            Key::V4(to) => {
+                let inbound = Some(inbound).filter(|own| !own.v4.is_empty());
+                // A route of several next hops may prefer a source itself.
+                let own = inbound.or_else(|| adjacencies.own_sources(hop));
+                let own = own.or_else(|| adjacencies.own_sources(member));
+                own.and_then(|own| own.v4(to)).map(Key::V4)
+            }
+            Key::V6(to) => inbound.v6(to).map(Key::V6),
+        };
         let mtu = if waits { u16::MAX } else { exit.mtu() };
         let written =
             source.is_some_and(|source| errors.write(arena, &mut frame, reason, source, mtu));

@@ -14,6 +14,7 @@ use super::batch::Kind;
 use super::icmp_errors::IcmpErrors;
 use super::ingress::FrameIngress;
 use super::punt::Policer;
+use super::rewrite::HostTask;
 use super::source::check_sources;
 use super::turn::{Lane, Punts, Turn, rewrite, stage};
 use super::{Adjacencies, Batch, Ingress, PuntClass, ReversePathFilter, Verdict, WantSender};
@@ -51,7 +52,8 @@ impl Completion<'_> {
         let Self { frames, errors, now, .. } = self;
         let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
         let answers = terms.answers.map(|table| table.is_some());
-        let may_redirect = isolated == [false; 2] && terms.secondary_macs.is_empty();
+        let is_isolated = isolated != [false; 2];
+        let may_redirect = !is_isolated && terms.secondary_macs.is_empty();
         let checks = terms.sources != ReversePathFilter::Off;
         let mut check_source = check_sources(batch, adjacencies, terms);
         let mut arrivals = arrivals.iter();
@@ -68,10 +70,14 @@ impl Completion<'_> {
             let tags = usize::from(tags);
             let refused = if checks { check_source(kind, port) } else { None };
             let kind = refused.map_or(kind, Kind::Done);
-            let redirects =
-                |exit| exit == port && may_redirect && policer.take(PuntClass::Redirect);
+            let host = |task| match task {
+                HostTask::Options => !is_isolated && policer.take(PuntClass::Options),
+                HostTask::Redirect(exit) => {
+                    exit == port && may_redirect && policer.take(PuntClass::Redirect)
+                }
+            };
             let packet = arena.bytes_mut(&frame).get_mut(tags..).unwrap_or_default();
-            let verdict = match rewrite(packet, kind, hop, adjacencies, redirects) {
+            let verdict = match rewrite(packet, kind, hop, adjacencies, host) {
                 Ok((exit, len)) => {
                     match stage(arena, lanes, adjacencies, frame, tags, exit, len) {
                         Ok(()) => continue,

@@ -12,7 +12,7 @@
 //! ([`Ingress::answers`](super::Ingress)), from the address that the host would use (`own_source.rs`).
 //!
 //! The host answers in the router's place, within the rates of `[punt]`, if the packet has IPv4
-//! options, which an answer repeats; if its sender is not behind a port, or the source address is not
+//! options, which an answer repeats, or hop-by-hop options; if its sender is not behind a port, or the source address is not
 //! known.
 //!
 //! **Limits** (RFC 1812, 4.3.2.8; RFC 4443, 2.4(f)) are those of Linux: `icmp_ratelimit` for each
@@ -242,17 +242,20 @@ impl IcmpErrors {
         let packet = frame.get(ethernet::LEN..).unwrap_or_default();
         let (to, kind) = if packet.first().is_some_and(|first| first >> 4 == 6) {
             let Ok(view) = ipv6::View::parse(packet) else { return Admission::Silent };
+            if view.next_header() == ipv6::HOP_BY_HOP {
+                return Admission::Host;
+            }
             if !icmp_error::may_answer_v6(&view, reason) {
                 return Admission::Silent;
             }
             (Key::V6(view.src()), reason.kind_v6())
         } else {
             let Ok(view) = ipv4::View::parse(packet) else { return Admission::Silent };
-            if !icmp_error::may_answer_v4(&view) {
-                return Admission::Silent;
-            }
             if view.header_len() > ipv4::LEN {
                 return Admission::Host;
+            }
+            if !icmp_error::may_answer_v4(&view) {
+                return Admission::Silent;
             }
             (Key::V4(view.src()), reason.kind_v4())
         };

@@ -58,17 +58,17 @@ pub struct Ingress {
     /// For IPv4 and for IPv6: the number of the table by which this machine's ICMP errors about its
     /// packets are sent; `None`: the host sends them.
     pub answers: [Option<usize>; 2],
-    /// The source addresses of such errors over IPv4, if not those of the route to their destination
-    /// (`icmp_errors_use_inbound_ifaddr`).
-    pub answer_sources: Option<Arc<OwnSources>>,
+    /// The source addresses of such errors. Without any for IPv4, those of the route to their destination
+    /// are used.
+    pub answer_sources: Arc<OwnSources>,
 }
 
 impl Ingress {
-    /// Returns whether packets of both are processed alike, apart from the port's number and the
-    /// devices over it.
+    /// Returns whether packets of both are processed alike, apart from the port's number, the devices
+    /// over it, and the source of ICMP errors, which depends on the packet.
     fn is_like(&self, other: &Self) -> bool {
         let Self { mac, secondary_macs, member_of: _, vlans: _, table, .. } = self;
-        let Self { locals, sources, further, isolated, answers, answer_sources, .. } = self;
+        let Self { locals, sources, further, isolated, answers, answer_sources: _, .. } = self;
         mac.is_some()
             && *mac == other.mac
             && *secondary_macs == other.secondary_macs
@@ -78,7 +78,6 @@ impl Ingress {
             && *further == other.further
             && *isolated == other.isolated
             && *answers == other.answers
-            && *answer_sources == other.answer_sources
     }
 }
 

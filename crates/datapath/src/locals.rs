@@ -24,6 +24,8 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct Locals {
     v4: Set<u32>,
     v6: Set<u128>,
+    /// The IPv4 addresses that no packet from another host has as its source.
+    sources_v4: Set<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -70,9 +72,23 @@ fn hash6(address: u128) -> usize {
 }
 
 impl Locals {
-    /// Makes the set of the own addresses of both families, given in any order.
+    /// Makes the set of the own addresses of both families, given in any order. Packets with a source
+    /// among those of IPv4 are refused.
     pub fn new(v4: impl IntoIterator<Item = u32>, v6: impl IntoIterator<Item = u128>) -> Self {
-        Self { v4: Set::new(v4, hash4), v6: Set::new(v6, hash6) }
+        let v4 = Set::new(v4, hash4);
+        Self { sources_v4: v4.clone(), v4, v6: Set::new(v6, hash6) }
+    }
+
+    /// Sets the IPv4 sources that are refused: the own addresses without the broadcast addresses.
+    #[must_use]
+    pub fn with_sources_v4(self, sources: impl IntoIterator<Item = u32>) -> Self {
+        Self { sources_v4: Set::new(sources, hash4), ..self }
+    }
+
+    /// Returns whether an IPv4 address is the source of no other host's packets.
+    #[inline(always)]
+    pub(super) fn holds_source_v4(&self, address: u32) -> bool {
+        self.sources_v4.holds(address, hash4(address))
     }
 
     /// Returns whether an IPv4 address is one of the router's own.

@@ -1,15 +1,15 @@
 //! Source addresses of this machine's own packets, as Linux chooses them.
 //!
 //! ```text
-//!   hop ─► OwnSources ─┬ IPv4: by the hop alone
-//!                      └ IPv6: by the hop and the destination (RFC 6724, 5)
+//!   IPv4: hop of the destination ─► OwnSources ─► by the next hop
+//!   IPv6: ingress port           ─► OwnSources ─► by the destination (RFC 6724, 5)
 //! ```
 //!
-//! An ICMP error has the address that the host would send it from: of the route to its destination.
-//! For IPv4 the route's next hop determines it. For IPv6 the addresses of the egress interface are
-//! candidates, and rules 2, 6 and 8 of RFC 6724 compare each with the destination. The control plane
-//! makes the list of candidates, in which the rules that do not depend on the destination are
-//! applied already; the worker selects one of them.
+//! An ICMP error has the address that the host would send it from. For IPv4 the next hop of the route to
+//! its destination determines it, unless `icmp_errors_use_inbound_ifaddr` is set. For IPv6 the addresses of
+//! the interface that received the packet are candidates, and rules 2, 6 and 8 of RFC 6724 compare each
+//! with the destination. The control plane makes the list of candidates, in which the rules that do not
+//! depend on the destination are applied already; the worker selects one of them.
 //!
 //! Limits: `ip addrlabel` and the preferences of sockets are not read: the policy table is that of
 //! RFC 6724, 2.1.
@@ -26,13 +26,18 @@ pub struct Candidate<A> {
 /// The source addresses of this machine's packets by one hop, or about packets of one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnSources {
-    /// Those of IPv4, in the order of preference.
+    /// Those of IPv4, in the order of preference; for a port empty, unless the port determines them.
     pub v4: Vec<Candidate<u32>>,
-    /// The candidates of IPv6; of those that the rules find equal the first is used.
+    /// The candidates of IPv6, of a port only; of those that the rules find equal the first is used.
     pub v6: Vec<Candidate<u128>>,
 }
 
 impl OwnSources {
+    /// Makes those of a hop.
+    pub fn v4_only(v4: Vec<Candidate<u32>>) -> Self {
+        Self { v4, v6: Vec::new() }
+    }
+
     /// Returns the IPv4 address on the network of `near`, or otherwise the first one.
     pub fn v4(&self, near: u32) -> Option<u32> {
         let on_link = |candidate: &&Candidate<u32>| {

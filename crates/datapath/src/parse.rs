@@ -21,9 +21,12 @@
 //! 5.2.2 puts the checksum before the version and the IHL. The IHL states which bytes the checksum
 //! covers, so here the checksum follows them, which changes only the counter.
 //!
-//! IPv4 options other than source routes and the hop-by-hop options of IPv6 are not examined, and
-//! are forwarded with the packet (RFC 7126; RFC 8200, section 4: only nodes that are configured to
-//! examine them do).
+//! Addresses in 0.0.0.0/8 and 240.0.0.0/4 and IPv4 link-local sources are forwarded as by Linux, against
+//! RFC 1812, 5.3.7 and RFC 3927, 2.7.
+//!
+//! IPv4 options other than source routes and the hop-by-hop options of IPv6 are not examined here: the
+//! host does so (`rewrite.rs`), or they are forwarded with the packet (RFC 7126; RFC 8200, section 4:
+//! only nodes that are configured to examine them do).
 
 use wire::{BadHeader, ethernet, ipv4, ipv6, vlan};
 
@@ -123,6 +126,10 @@ fn parse_v4(bytes: &[u8], locals: &Locals) -> Result<u32, Verdict> {
     if odd_v4(dst) || odd_v4(src) {
         judge_v4(src, dst)?;
     }
+    // As Linux, unless `accept_local` is set.
+    if locals.holds_source_v4(src) {
+        return Err(Verdict::MartianSource);
+    }
     // RFC 1812, 5.3.1.
     if packet.ttl() <= 1 {
         return Err(Verdict::TtlExpired);
@@ -144,15 +151,14 @@ fn judge_v4(src: u32, dst: u32) -> Result<(), Verdict> {
         _ if dst == u32::MAX => Err(Verdict::Broadcast), // RFC 1812, 5.3.5.1
         224..=239 => Err(Verdict::Multicast),            // RFC 1112, 4
         127 => Err(Verdict::Loopback),                   // RFC 1812, 5.3.7
-        0 | 240.. => Err(Verdict::MartianDestination),   // RFC 1812, 5.3.7, 4.2.2.11
+        _ if dst == 0 => Err(Verdict::MartianDestination), // RFC 1812, 5.3.7
         _ if dst >> 16 == 0xa9fe => Err(Verdict::LinkLocal), // RFC 3927, 2.7
         _ => Ok(()),
     }?;
     match src >> 24 {
         127 => Err(Verdict::Loopback),
         224..=239 => Err(Verdict::MulticastSource), // RFC 1812, 4.2.2.11
-        0 | 240.. => Err(Verdict::MartianSource),
-        _ if src >> 16 == 0xa9fe => Err(Verdict::LinkLocal),
+        _ if src == 0 || src == u32::MAX => Err(Verdict::MartianSource),
         _ => Ok(()),
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   verdict ─► class ─► token left? ─ yes ─► port.punt ─► the kernel forwards, answers, delivers
-//!                           └ no ──► dropped, or (a redirect) forwarded by the router itself
+//!                           └ no ──► dropped, or (a redirect, options) forwarded by the router itself
 //! ```
 //!
-//! The kernel does what the router does not: it sends a Redirect where a packet leaves by the interface
+//! The kernel does what the router does not: it examines the options of packets, sends a Redirect where a packet leaves by the interface
 //! that it came in on (RFC 1812, 5.2.7.2; RFC 4861, 8.2), the ICMP errors of a gate or grantor, and those
 //! that a router cannot send (`icmp_errors.rs`).
 //! It applies its own settings as it does so: `ip_forward`, `send_redirects`, rate limits by
@@ -36,6 +36,8 @@ pub enum PuntClass {
     Unreachable,
     /// Longer than the next link's MTU, and not to be fragmented: the host answers.
     TooBig,
+    /// Has IPv4 options or hop-by-hop options: the host examines them, and forwards it.
+    Options,
     /// Leaves by its ingress interface: the host forwards it, and sends a Redirect.
     Redirect,
 }
@@ -52,6 +54,8 @@ pub struct PuntRates {
     pub unreachable: u32,
     /// The rate of [`PuntClass::TooBig`].
     pub too_big: u32,
+    /// The rate of [`PuntClass::Options`].
+    pub options: u32,
     /// The rate of [`PuntClass::Redirect`].
     pub redirect: u32,
 }
@@ -66,11 +70,12 @@ impl PuntRates {
         forward: Self::UNLIMITED,
         unreachable: 0,
         too_big: 0,
+        options: 0,
         redirect: 0,
     };
 
-    /// The default of a gate: no redirects, because they could lead past it.
-    pub const GATE: Self = Self { redirect: 0, ..Self::ROUTER };
+    /// The default of a gate: no redirects, because they could lead past it, and no options.
+    pub const GATE: Self = Self { options: 0, redirect: 0, ..Self::ROUTER };
 
     /// The default of a router: at most a few percent of a core, except for packets that the host
     /// forwards by its routes.
@@ -79,6 +84,7 @@ impl PuntRates {
         forward: Self::UNLIMITED,
         unreachable: 1_000,
         too_big: 10_000,
+        options: 10_000,
         redirect: 100,
     };
 
@@ -94,14 +100,15 @@ impl PuntRates {
             forward: share(self.forward),
             unreachable: share(self.unreachable),
             too_big: share(self.too_big),
+            options: share(self.options),
             redirect: share(self.redirect),
         }
     }
 
     /// Returns the rates in the order of the classes.
     fn by_class(self) -> [u32; CLASSES] {
-        let Self { local, forward, unreachable, too_big, redirect } = self;
-        [local, forward, unreachable, too_big, redirect]
+        let Self { local, forward, unreachable, too_big, options, redirect } = self;
+        [local, forward, unreachable, too_big, options, redirect]
     }
 }
 
@@ -191,12 +198,22 @@ impl Punt {
                 let (class, taken) = (Some(PuntClass::Unreachable), Verdict::Unreachable);
                 return Some(Self { class, taken, limited: verdict, refused: verdict });
             }
+            // Linux drops it, unless `accept_source_route` is set, or its options are wrong.
+            Verdict::SourceRoute if answers => {
+                let (class, taken) = (Some(PuntClass::Options), Verdict::Options);
+                return Some(Self { class, taken, limited: verdict, refused: verdict });
+            }
+            // Beyond the scope of its source (RFC 4443, 3.1).
+            Verdict::LinkLocal if answers => {
+                let (class, taken) = (Some(PuntClass::Unreachable), Verdict::Unreachable);
+                return Some(Self { class, taken, limited: verdict, refused: verdict });
+            }
             Verdict::TtlExpired if answers => {
                 let (class, taken) = (Some(PuntClass::Unreachable), Verdict::Expired);
                 return Some(Self { class, taken, limited: verdict, refused: verdict });
             }
             Verdict::NoRoute | Verdict::HostRoute => (Some(PuntClass::Forward), Verdict::HostRoute),
-            Verdict::Redirect => (None, verdict),
+            Verdict::Redirect | Verdict::Options => (None, verdict),
             Verdict::OwnAddress
             | Verdict::Arp
             | Verdict::Multicast

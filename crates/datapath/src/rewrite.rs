@@ -24,24 +24,36 @@ const SHORTEST: usize = 60;
 /// the old one; or a verdict.
 pub(super) type Rewritten<'a> = Result<(&'a Adjacency, usize), Verdict>;
 
-/// Prepares an IPv4 packet that parse accepted for transmission, unless `redirects` returns that the
-/// host is to redirect its sender from this port.
+/// A task that the host has with a packet that could be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostTask {
+    /// To examine its IPv4 options or hop-by-hop options (RFC 791, 3.1; RFC 8200, 4.3).
+    Options,
+    /// To redirect its sender, if the packet leaves this port by the port that it arrived on.
+    Redirect(u16),
+}
+
+/// Prepares an IPv4 packet that parse accepted for transmission, unless `host` returns that the host has
+/// a task with it.
 #[inline(always)]
 pub(super) fn rewrite_v4<'a>(
     frame: &mut [u8],
     adjacency: &'a Adjacency,
-    redirects: impl FnOnce(u16) -> bool,
+    mut host: impl FnMut(HostTask) -> bool,
 ) -> Rewritten<'a> {
-    let port = adjacency.port()?;
     let len = frame.len();
     let (ether, packet) =
         frame.split_first_chunk_mut::<{ ethernet::LEN }>().ok_or(Verdict::Runt)?;
     let mut packet = ipv4::View::parse(packet).map_err(|_| Verdict::Truncated)?;
+    if packet.header_len() > ipv4::LEN && host(HostTask::Options) {
+        return Err(Verdict::Options);
+    }
+    let port = adjacency.port()?;
     let total = packet.total_len();
     if total > adjacency.mtu() {
         return Err(Verdict::TooBig);
     }
-    if redirects(port) {
+    if host(HostTask::Redirect(port)) {
         return Err(Verdict::Redirect);
     }
     packet.decrement_ttl();
@@ -54,18 +66,21 @@ pub(super) fn rewrite_v4<'a>(
 pub(super) fn rewrite_v6<'a>(
     frame: &mut [u8],
     adjacency: &'a Adjacency,
-    redirects: impl FnOnce(u16) -> bool,
+    mut host: impl FnMut(HostTask) -> bool,
 ) -> Rewritten<'a> {
-    let port = adjacency.port()?;
     let len = frame.len();
     let (ether, packet) =
         frame.split_first_chunk_mut::<{ ethernet::LEN }>().ok_or(Verdict::Runt)?;
     let mut packet = ipv6::View::parse(packet).map_err(|_| Verdict::Truncated)?;
+    if packet.next_header() == ipv6::HOP_BY_HOP && host(HostTask::Options) {
+        return Err(Verdict::Options);
+    }
+    let port = adjacency.port()?;
     let total = ipv6::LEN + usize::from(packet.payload_len());
     if total > usize::from(adjacency.mtu()) {
         return Err(Verdict::TooBig);
     }
-    if redirects(port) {
+    if host(HostTask::Redirect(port)) {
         return Err(Verdict::Redirect);
     }
     packet.decrement_hop_limit();

@@ -19,6 +19,7 @@ use super::hold::{HELD, Held, Hold, Wait};
 use super::icmp_errors::{Admission, IcmpErrors, Pending, link_mtu};
 use super::ingress::FrameIngress;
 use super::punt::{Policer, Punt, may_fragment};
+use super::rewrite::HostTask;
 use super::want::Key;
 use super::{
     Adjacencies, Adjacency, Batch, Class, FIRST_STACKED, Rewritten, Verdict, WantSender, flow_v4,
@@ -44,24 +45,24 @@ pub(super) struct Lane {
     pub(super) hold: Hold,
 }
 
-/// Prepares a packet for transmission by the adjacency of its hop, unless `redirects` returns that the
-/// host is to redirect its sender from the adjacency's port.
+/// Prepares a packet for transmission by the adjacency of its hop, unless `host` returns that the host has
+/// a task with it.
 #[inline(always)]
 pub(super) fn rewrite<'a>(
     bytes: &mut [u8],
     kind: Kind,
     hop: Hop,
     adjacencies: &'a Adjacencies,
-    redirects: impl FnOnce(u16) -> bool,
+    host: impl FnMut(HostTask) -> bool,
 ) -> Rewritten<'a> {
     match kind {
         Kind::V4 => {
             let adjacency = adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));
-            rewrite_v4(bytes, adjacency, redirects)
+            rewrite_v4(bytes, adjacency, host)
         }
         Kind::V6 => {
             let adjacency = adjacencies.resolve(hop, |seed| flow_v6(bytes, seed));
-            rewrite_v6(bytes, adjacency, redirects)
+            rewrite_v6(bytes, adjacency, host)
         }
         Kind::Done(verdict) => Err(verdict),
         // The worker sets such a frame aside.

@@ -74,6 +74,8 @@ pub enum Verdict {
     /// `run`: exceeds the next link's MTU; Linux answers Fragmentation Needed or Packet Too Big
     /// (RFC 1191, RFC 8201)
     Oversize,
+    /// `run`: IPv4 options or hop-by-hop options, which Linux examines (RFC 791, 3.1; RFC 8200, 4.3)
+    Options,
     /// `run`: the egress interface is the ingress interface; Linux forwards it, and sends a Redirect
     /// if one is due (RFC 1812, 5.2.7.2; RFC 4861, 8.2)
     Redirect,
@@ -94,7 +96,7 @@ pub enum Verdict {
     BadChecksum,
     /// A source route option (RFC 7126, 4.3 and 4.4)
     SourceRoute,
-    /// A source address that cannot occur (RFC 1812, 5.3.7; RFC 4291, 2.5.2)
+    /// A source address that cannot occur (RFC 1812, 5.3.7; RFC 4291, 2.5.2), or that is the router's own
     MartianSource,
     /// A destination address that cannot occur (RFC 1812, 5.3.7)
     MartianDestination,
@@ -271,6 +273,7 @@ impl Verdict {
             | Self::Unreachable
             | Self::Expired
             | Self::Oversize
+            | Self::Options
             | Self::Redirect => Class::Punted,
             _ => Class::Dropped,
         }
@@ -408,7 +411,7 @@ mod tests {
             assert!(!help.is_empty() && !help.ends_with('.') && !help.contains('|'), "{help}");
             assert!(seen.insert(name.to_owned()) && seen.insert(help), "{verdict:?} is not unique");
         }
-        assert_eq!(Verdict::ALL.iter().filter(|v| v.class() == Class::Punted).count(), 11);
+        assert_eq!(Verdict::ALL.iter().filter(|v| v.class() == Class::Punted).count(), 12);
     }
 
     #[test]

@@ -100,8 +100,7 @@ impl Reason {
 /// Returns whether an IPv4 packet may be answered by an error.
 pub fn may_answer_v4(packet: &ipv4::View<&[u8]>) -> bool {
     let one = |address: u32| {
-        let first = address >> 24;
-        (1..224).contains(&first) && first != 127
+        !matches!(address >> 24, 127 | 224..=239) && address != 0 && address != u32::MAX
     };
     // An ICMP message may be answered only if it is known not to be an error.
     let asks = |kind: &u8| matches!(kind, 0 | 8 | 9 | 10 | 13..=18);
@@ -115,15 +114,43 @@ pub fn may_answer_v4(packet: &ipv4::View<&[u8]>) -> bool {
 /// it was sent to a group (RFC 4443, 2.4(e.3)).
 pub fn may_answer_v6(packet: &ipv6::View<&[u8]>, reason: Reason) -> bool {
     let multicast = |address: u128| address >> 120 == 0xff;
-    let Ok(upper) = packet.upper() else { return false };
-    // Without the ICMP header, as in a later fragment, the packet is not known to be an error.
-    let later = upper.fragment.is_some_and(|fragment| fragment.offset > 0);
-    let informs = |kind: &u8| kind >> 7 == 1;
-    let kind = packet.payload().get(upper.offset - ipv6::LEN);
     packet.src() > 1
         && !multicast(packet.src())
         && (!multicast(packet.dst()) || matches!(reason, Reason::TooBig(_)))
-        && (later || upper.protocol != icmp::PROTOCOL_V6 || kind.is_some_and(informs))
+        && !is_error_v6(packet)
+}
+
+/// Returns whether an IPv6 packet is an ICMPv6 error, or may be one whose type is missing. As Linux, it
+/// takes extension headers as they come, and a packet in which they cannot be skipped for none.
+fn is_error_v6(packet: &ipv6::View<&[u8]>) -> bool {
+    let payload = packet.payload();
+    let (mut protocol, mut at, mut is_fragment) = (packet.next_header(), 0, false);
+    while protocol != icmp::PROTOCOL_V6 {
+        let Some(&[next, len]) = payload.get(at..).and_then(|rest| rest.first_chunk()) else {
+            return false;
+        };
+        let len = usize::from(len);
+        at += match protocol {
+            ipv6::HOP_BY_HOP | ipv6::ROUTING | ipv6::DESTINATION => 8 * (len + 1),
+            ipv6::AUTHENTICATION => 4 * (len + 2),
+            ipv6::FRAGMENT => {
+                let Some(&[high, low]) = payload.get(at + 2..).and_then(|rest| rest.first_chunk())
+                else {
+                    return false;
+                };
+                let place = u16::from_be_bytes([high, low]);
+                if place >> 3 > 0 {
+                    // Without the ICMP header the packet is not known to be an error.
+                    return false;
+                }
+                is_fragment = place > 0;
+                8
+            }
+            _ => return false,
+        };
+        protocol = next;
+    }
+    payload.get(at).map_or(!is_fragment, |kind| kind >> 7 == 0)
 }
 
 /// Returns the length of the answer to an IPv4 packet: both headers, and the bytes that it quotes.

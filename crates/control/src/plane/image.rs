@@ -300,7 +300,7 @@ impl Plane {
 
     /// Publishes the ingress data of each port.
     pub(super) fn publish_ingresses(&mut self, locals: &[IpAddr]) {
-        let locals = Arc::new(links::locals(locals));
+        let locals = Arc::new(links::locals(locals).with_sources_v4(self.addresses.all_v4()));
         let mut tables = self.ports.vlan_tables();
         let mut ingress = |number: u16, port: &super::PlanePort| super::Ingress {
             mac: (port.mac != [0; 6]).then_some(port.mac),
@@ -313,7 +313,7 @@ impl Plane {
             further: port.further,
             isolated: port.isolated,
             answers: [false, true].map(|v6| self.answer_table(port, v6)),
-            answer_sources: self.inbound_sources(port.interface),
+            answer_sources: self.inbound_sources(port.interface).into(),
         };
         let ports: Vec<_> =
             (0..).zip(self.ports.iter()).map(|(at, port)| ingress(at, port)).collect();

@@ -648,7 +648,10 @@ impl Follower for Plane {
             self.publish_adjacencies();
         }
         let vrf = link.filter(|link| link.kind == "vrf").and_then(|link| link.table);
-        self.is_stale |= self.addresses.set_master(index, link.and_then(|link| link.master));
+        if self.addresses.set_master(index, link.and_then(|link| link.master)) {
+            self.is_stale = true;
+            self.locals_changed = true;
+        }
         let before = match vrf {
             Some(table) => self.vrfs.insert(index, table),
             None => self.vrfs.remove(&index),
@@ -671,7 +674,7 @@ impl Follower for Plane {
         // interfaces and order, which determine the source of ICMP errors.
         self.addresses.update(view, change);
         self.is_stale = true;
-        self.locals_changed |= self.answers_from_inbound;
+        self.locals_changed = true;
         self.count_change();
     }
 

@@ -1,17 +1,19 @@
 //! Source addresses of this machine's ICMP errors, as the kernel chooses them.
 //!
 //! ```text
-//!   addresses of the interfaces ─┐
-//!   target of a hop ─────────────┴─► OwnSources of the hop ─► published with the adjacencies
+//!   addresses of the interfaces ─┬─► IPv4: OwnSources of a hop's target ─► with the adjacencies
+//!                                └─► IPv6: OwnSources of a port         ─► with the ingresses
 //! ```
 //!
 //! **IPv4**: the source that the route prefers (`src`), or the primary address of the egress interface
 //! on the network of the next hop, or its first primary address. An interface without an address uses
 //! one of its VRF, or otherwise of the first interface in the same VRF or outside all VRFs.
 //!
-//! **IPv6** (RFC 6724, 5): addresses that are not deprecated precede others, then those of the egress
-//! interface precede those of other interfaces in the same VRF. The worker applies the rules that
-//! depend on the destination (`datapath/own_source.rs`).
+//! With `icmp_errors_use_inbound_ifaddr` it is one of the interface that received the packet.
+//!
+//! **IPv6** (RFC 6724, 5): addresses that are not deprecated precede others, then those of the interface
+//! that received the packet precede those of other interfaces in the same VRF. The worker applies the
+//! rules that depend on the destination (`datapath/own_source.rs`).
 //!
 //! Limits: the preferred source of an IPv6 route, which the kernel changes without a notification, is
 //! not used; nor are temporary addresses distinguished (RFC 8981).
@@ -64,6 +66,14 @@ impl InterfaceAddresses {
         before != master
     }
 
+    /// Iterates over the IPv4 addresses of all interfaces.
+    pub(super) fn all_v4(&self) -> impl Iterator<Item = u32> {
+        self.by_interface.values().flatten().filter_map(|view| match view.address {
+            IpAddr::V4(address) => Some(address.into()),
+            IpAddr::V6(_) => None,
+        })
+    }
+
     /// Lists the primary IPv4 addresses of an interface for packets that leave from it, or from
     /// `another` interface.
     fn v4_of(&self, interface: u32, another: bool) -> Vec<Candidate<u32>> {
@@ -92,7 +102,7 @@ impl InterfaceAddresses {
         each.map(|other| self.v4_of(other, true)).find(|list| !list.is_empty()).unwrap_or_default()
     }
 
-    /// Lists the IPv6 candidates for packets that leave from an interface.
+    /// Lists the IPv6 candidates for packets about those that arrived on an interface.
     fn v6(&self, interface: u32, vrf: impl Fn(u32) -> Option<u32>) -> Vec<Candidate<u128>> {
         let domain = vrf(interface);
         let all = self.by_interface.iter().filter(|(other, _)| vrf(**other) == domain);
@@ -138,7 +148,7 @@ impl Plane {
                     // The members have their own.
                     vias => {
                         let source = preferred(vias.first()?.source?);
-                        return Some(OwnSources { v4: vec![source], v6: Vec::new() });
+                        return Some(OwnSources::v4_only(vec![source]));
                     }
                 },
                 _ => return None,
@@ -155,13 +165,12 @@ impl Plane {
         let v4 = match (source, near) {
             (Some(source), _) => vec![preferred(source)],
             (None, Some(IpAddr::V4(near))) => {
-                let all = OwnSources { v4: all, v6: Vec::new() };
+                let all = OwnSources::v4_only(all);
                 all.v4(near.into()).map(|source| preferred(source.into())).into_iter().collect()
             }
             (None, _) => all,
         };
-        let v6 = self.addresses.v6(interface, vrf);
-        (!v4.is_empty() || !v6.is_empty()).then_some(OwnSources { v4, v6 })
+        (!v4.is_empty()).then(|| OwnSources::v4_only(v4))
     }
 
     /// Sets whether ICMP errors over IPv4 have an address of the interface that received the packet
@@ -171,12 +180,12 @@ impl Plane {
         self.answers_from_inbound = inbound;
     }
 
-    /// Returns the source addresses of ICMP errors over IPv4 about packets that arrived on an
-    /// interface, if not the route of the error determines them.
-    pub(super) fn inbound_sources(&self, interface: u32) -> Option<Arc<OwnSources>> {
-        let list = || self.addresses.v4(interface, |interface| self.vrf_of(interface));
-        let sources = || Arc::new(OwnSources { v4: list(), v6: Vec::new() });
-        self.answers_from_inbound.then(sources)
+    /// Returns the source addresses of ICMP errors about packets that arrived on an interface.
+    pub(super) fn inbound_sources(&self, interface: u32) -> OwnSources {
+        let vrf = |interface| self.vrf_of(interface);
+        let v4 =
+            if self.answers_from_inbound { self.addresses.v4(interface, vrf) } else { Vec::new() };
+        OwnSources { v4, v6: self.addresses.v6(interface, vrf) }
     }
 
     /// Returns the workers' index of the table by which the kernel sends ICMP errors about packets of

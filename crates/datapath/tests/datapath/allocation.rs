@@ -51,17 +51,21 @@ fn waiting_choosing_checking_and_answering_allocate_nothing() {
     rig.worker = rig.worker.with_icmp_errors(limits);
     let answering = {
         let terms = rig.ingresses.current();
-        Ingresses::new(
-            (0..3).map(|port| Ingress { answers: [Some(0); 2], ..terms.get(port).clone() }),
-        )
+        let v6 = vec![Candidate { address: 0x2001_0db8_0063 << 80 | 1, length: 64 }];
+        let answer_sources = Arc::new(OwnSources { v4: Vec::new(), v6 });
+        let answering = |port| {
+            let answer_sources = Arc::clone(&answer_sources);
+            Ingress { answers: [Some(0); 2], answer_sources, ..terms.get(port).clone() }
+        };
+        Ingresses::new((0..3).map(answering))
     };
     rig.ingresses.publish(Box::new(answering));
     let mut rng = Rng::with_seed(43);
     let mut all = rig.adjacencies.current().clone();
     for at in 0..7 {
         let v4 = vec![Candidate { address: 0x0a63_0001, length: 32 }];
-        let v6 = vec![Candidate { address: 0x2001_0db8_0063 << 80 | 1, length: 64 }];
-        all.set_own_sources(hop(RouteTarget::To(at)), Some(Arc::new(OwnSources { v4, v6 })));
+        let own = Arc::new(OwnSources::v4_only(v4));
+        all.set_own_sources(hop(RouteTarget::To(at)), Some(own));
     }
     let gateways = [0, 1, 2, 4, 5, 6].map(|at| hop(RouteTarget::To(at)));
     let mut wanted = 0;

@@ -134,3 +134,29 @@ fn host_with_another_table_gets_no_packet_to_forward() {
     // No redirects where either family is isolated: the router forwards.
     assert_eq!((counted.count(Verdict::Redirect), counted.count(Verdict::Sent)), (0, 1));
 }
+
+/// Linux examines options, as many as its rate allows; the router forwards the others as they are.
+#[test]
+fn packets_with_options_are_the_hosts_within_their_rate() {
+    let mut rig = Rig::new().with_punts(PuntRates { options: 20, ..ALL });
+    let header = ipv4::Header { options: &[7, 3, 4, 0], total_len: 32, src: HERE, ..sound() };
+    let four = v4_with(header, 28);
+    let six = v6_with(ipv6::Header { next_header: ipv6::HOP_BY_HOP, ..sound6() }, 0);
+    // Without a route, too: the kernel may find the options wrong.
+    let nowhere = v4_with(ipv4::Header { dst: NOWHERE, ..header }, 28);
+    let frames = [four, six, nowhere];
+    let counted = rig.pass(&frames);
+    assert_eq!(counted.count(Verdict::Options), 3);
+    for frame in &frames {
+        let punted = rig.hosts[0].take().expect("the host got it");
+        assert_eq!(punted[14..], frame[14..], "as it came");
+    }
+    let counted = rig.pass((0..5).map(|_| &frames[0]));
+    assert_eq!((counted.count(Verdict::Options), counted.count(Verdict::Sent)), (1, 4));
+    // Where the host has other tables, it is given none.
+    rig.worker.tick();
+    let terms = ingresses(&crate::rig::model());
+    let isolated = |port| Ingress { isolated: [true, false], ..terms.get(port).clone() };
+    rig.ingresses.publish(Box::new(Ingresses::new((0..3).map(isolated))));
+    assert_eq!(rig.pass([&frames[0]]).count(Verdict::Sent), 1);
+}

@@ -154,14 +154,14 @@ impl Model {
             return Err(Verdict::Broadcast);
         }
         let [d0, d1, ..] = dst.to_be_bytes();
-        let [s0, s1, ..] = src.to_be_bytes();
+        let [s0, ..] = src.to_be_bytes();
         if (224..240).contains(&d0) {
             return Err(Verdict::Multicast);
         }
         if d0 == 127 {
             return Err(Verdict::Loopback);
         }
-        if d0 == 0 || d0 >= 240 {
+        if dst == 0 {
             return Err(Verdict::MartianDestination);
         }
         if [d0, d1] == [169, 254] {
@@ -173,11 +173,8 @@ impl Model {
         if (224..240).contains(&s0) {
             return Err(Verdict::MulticastSource);
         }
-        if s0 == 0 || s0 >= 240 {
+        if src == 0 || src == 0xffff_ffff || table.own4.contains(&src) {
             return Err(Verdict::MartianSource);
-        }
-        if [s0, s1] == [169, 254] {
-            return Err(Verdict::LinkLocal);
         }
         if packet[8] <= 1 {
             return Err(Verdict::TtlExpired);

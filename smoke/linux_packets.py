@@ -1,0 +1,226 @@
+"""Packets drawn at random, sound and damaged, and what a router does with them.
+
+    linux_packets.py send SEED COUNT           sends packets from the namespace source
+    linux_packets.py receive INTERFACE STOP    prints the frames that the router sends until the file STOP exists,
+                                               sorted, without what the kernel chooses at random
+    linux_packets.py explain FILE              prints frames in words, for a failed test
+"""
+
+import os
+import random
+import socket
+import sys
+import time
+
+from scapy.all import Ether, Raw, conf, raw
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
+
+OURS, ROUTERS = "02:00:00:00:01:02", "02:00:00:00:01:01"
+LOCALS = {"10.0.0.1", "10.0.1.1", "10.0.2.1", "fd00::1", "fd00:1::1", "fd00:2::1"}
+conf.verb = 0
+
+# Not among these: the destination ::, IPv4-mapped addresses (docs/decisions/0027), and neighbors that do not
+# answer, for which Linux waits longer.
+SOURCES4 = ["10.0.0.2", "10.0.0.1", "10.0.1.1", "127.0.0.1", "0.0.0.0", "0.1.2.3", "224.0.0.5", "255.255.255.255",
+            "169.254.1.1", "10.0.0.255", "10.0.1.255", "11.0.0.7", "12.0.0.7", "10.0.1.7"]
+DESTINATIONS4 = ["20.0.1.1", "20.1.1.1", "20.2.1.1", "198.51.100.1", "10.0.0.1", "10.0.1.1", "10.0.1.255", "255.255.255.255",
+                 "224.0.0.1", "239.1.2.3", "127.0.0.1", "0.0.0.0", "0.1.2.3", "169.254.7.7", "240.0.0.1", "10.0.0.255"]
+SOURCES6 = ["fd00::2", "fd00::1", "fd00:1::1", "::", "::1", "ff02::5", "fe80::77", "2001:db8::7", "::1.2.3.4"]
+DESTINATIONS6 = ["2001:db8:20::1", "2001:db8:21::1", "2001:db8:22::1", "2001:db8:ffff::1", "fd00::1", "fd00:1::1", "ff02::1",
+                 "ff05::2", "ff0e::1", "::1", "::11.0.0.1", "2002:b00:1::1"]
+# Record Route, Timestamp, Router Alert, source routes, a security label, unknown ones, and wrong ones.
+OPTIONS4 = ["01", "00", "070704000000000", "4408090000000000", "94040000", "8307040a00010200", "8907040a00010200",
+            "820b000000000000000000", "1e03ff", "9e050102ff", "07", "0703", "0700", "4404", "1eff", "070b0400000000000000"]
+
+
+def upper(rng, payload):
+    """A packet of an upper layer with its protocol."""
+    ports = {"sport": rng.randrange(1, 65536), "dport": rng.choice([9, 80, rng.randrange(1, 65536)])}
+    kind = rng.choice(["udp", "udp", "tcp", "icmp", "other"])
+    if kind == "udp":
+        return 17, UDP(**ports) / Raw(payload)
+    if kind == "tcp":
+        return 6, TCP(**ports, flags=rng.choice(["S", "A", "SA", "R", "F"])) / Raw(payload)
+    if kind == "icmp":
+        return 1, ICMP(type=rng.choice([0, 3, 4, 5, 8, 11, 12, 17, 40, 200]), code=rng.choice([0, 0, 1, 4])) / Raw(payload)
+    return rng.choice([0, 2, 4, 41, 47, 50, 51, 89, 253, 255]), Raw(payload)
+
+
+def length(rng):
+    return rng.choice([0, 8, rng.randrange(64), rng.randrange(64), rng.randrange(1300), rng.randrange(1320, 1420)])
+
+
+def v4(rng, number):
+    protocol, above = upper(rng, rng.randbytes(length(rng)))
+    # A source of its own, because Linux limits errors about routes by their sender once more (docs/decisions/0047).
+    source = f"10.66.{number >> 8 & 255}.{number & 255}"
+    to = f"{rng.choice([11, 11, 11, 12])}.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"
+    if rng.random() < 0.35:
+        to = rng.choice(DESTINATIONS4)
+    elif rng.random() < 0.3:
+        source = rng.choice(SOURCES4)
+    options = b""
+    if rng.random() < 0.12:
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            text = rng.choice(OPTIONS4)
+            options += bytes.fromhex(text + "0" * (len(text) % 2))
+        options = options[:40]
+        options += rng.choice([b"\0", b"\1"]) * (-len(options) % 4)
+    fields = {}
+    if rng.random() < 0.2:
+        fields = {"flags": rng.randrange(8), "frag": rng.choice([0, 1, rng.randrange(8000)])}
+    above = raw(above)
+    head = bytearray(raw(IP(src=source, dst=to, ttl=rng.choice([0, 1, 1, 2, 3, 64, 64, 64, 255]), tos=rng.randrange(256),
+                            id=rng.randrange(1, 65536), proto=protocol, ihl=5 + len(options) // 4, chksum=0,
+                            len=20 + len(options) + len(above), **fields))) + options
+    if rng.random() < 0.06:
+        damage = rng.choice(["ihl", "version", "long", "short"])
+        if damage == "ihl":
+            head[0] = 0x40 | rng.randrange(16)
+        elif damage == "version":
+            head[0] = rng.randrange(16) << 4 | 5
+        else:
+            wrong = len(head) + len(above) + (rng.randrange(1, 99) if damage == "long" else -rng.randrange(1, 40))
+            head[2:4] = (wrong & 0xffff).to_bytes(2, "big")
+    head[10:12] = (~fold(head) & 0xffff).to_bytes(2, "big")
+    if rng.random() < 0.04:
+        head[rng.randrange(10, 12)] ^= 1 << rng.randrange(8)
+    return 0x800, bytes(head) + above
+
+
+def fold(data):
+    total = sum(int.from_bytes(data[at:at + 2].ljust(2, b"\0"), "big") for at in range(0, len(data), 2))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return total
+
+
+def extension(rng):
+    """An extension header: its number, and its bytes from the second on."""
+    def options():
+        some = b""
+        while rng.random() < 0.6 and len(some) < 30:
+            some += rng.choice([b"\0", b"\1\0", b"\1\3\0\0\0", b"\5\2\0\0", b"\x1e\1\7", b"\x5e\1\7", b"\x9e\1\7", b"\xde\1\7",
+                                b"\xc2\4\0\1\0\0", b"\4\1\1", b"\1\x63"])
+        some += b"\1" + bytes([(-len(some) - 4) % 8]) + bytes((-len(some) - 4) % 8)
+        return bytes([(len(some) + 2) // 8 - 1]) + some
+    number = rng.choice([0, 0, 60, 43, 44, 51, 135])
+    if number in (0, 60, 135):
+        return number, options()
+    if number == 43:
+        return 43, bytes([2, rng.choice([0, 2, 4, 253]), rng.randrange(3)]) + bytes(4) + rng.randbytes(16)
+    if number == 44:
+        return 44, bytes([0]) + rng.choice([0, 1, 8, rng.randrange(65536)]).to_bytes(2, "big") + rng.randbytes(4)
+    return 51, bytes([1]) + bytes(10)
+
+
+def v6(rng):
+    protocol, above = upper(rng, rng.randbytes(length(rng)))
+    if protocol == 0:
+        # An empty hop-by-hop header would mean a jumbogram.
+        protocol = 253
+    if protocol == 1:
+        protocol = 58
+        above = Raw(bytes([rng.choice([1, 2, 3, 4, 127, 128, 129, 144, 200]), 0, 1, 2, 0, 0, 0, 0]) + rng.randbytes(length(rng)))
+    source = f"fd77::{rng.randrange(1, 65536):x}:{rng.randrange(65536):x}"
+    if rng.random() < 0.2:
+        source = rng.choice(SOURCES6)
+    to = f"2001:db8::{rng.randrange(2, 65536):x}:{rng.randrange(65536):x}"
+    if rng.random() < 0.35:
+        to = rng.choice(DESTINATIONS6)
+    above = raw(above)
+    if rng.random() < 0.2:
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            number, rest = extension(rng)
+            above, protocol = bytes([protocol]) + rest + above, number
+    head = bytearray(raw(IPv6(src=source, dst=to, hlim=rng.choice([0, 1, 1, 2, 3, 64, 64, 64, 255]), tc=rng.randrange(256),
+                              fl=rng.randrange(1 << 20), nh=protocol, plen=len(above))))
+    if rng.random() < 0.06:
+        damage = rng.choice(["version", "long", "short"])
+        if damage == "version":
+            head[0] = rng.randrange(256)
+        else:
+            wrong = len(above) + (rng.randrange(1, 99) if damage == "long" else -rng.randrange(1, 40))
+            # Not 0, which a jumbogram has: Linux would take the length of the frame.
+            head[4:6] = (wrong & 0xffff or 1).to_bytes(2, "big")
+    return 0x86dd, bytes(head) + above
+
+
+def frame(rng, number):
+    kind, packet = v4(rng, number) if rng.random() < 0.55 else v6(rng)
+    to = ROUTERS
+    if rng.random() < 0.05:
+        to = rng.choice(["02:00:00:00:09:09", "ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "33:33:00:00:00:01"])
+    if rng.random() < 0.02:
+        kind = rng.choice([0x800, 0x86dd, 0x88cc, 0x0805])
+    if rng.random() < 0.1:
+        packet += bytes(rng.randrange(60))
+    if rng.random() < 0.02:
+        packet = packet[:rng.randrange(len(packet))]
+    data = raw(Ether(src=OURS, dst=to, type=kind)) + packet
+    return data[:1514]
+
+
+def send(seed, count):
+    link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    link.bind(("s0", 0))
+    rng = random.Random(seed)
+    for number in range(count):
+        link.send(frame(rng, number))
+        time.sleep(0.0008)
+
+
+def comparable(data):
+    """The frame without the fields that a kernel chooses for its own packets; None: not of interest."""
+    data = bytearray(data)
+    kind = data[12:14]
+    # Without the padding of short frames.
+    if kind == b"\x08\x00":
+        data = data[:14 + int.from_bytes(data[16:18], "big")]
+        if socket.inet_ntoa(bytes(data[26:30])) in LOCALS:
+            data[18:20] = data[24:26] = b"\0\0"
+        # IGMP, fragments that were not reassembled in time, and the router's echo requests.
+        if data[23] == 2 or data[14] == 0x45 and data[23] == 1 and data[34:36] == b"\x0b\x01" or data[14] == 0x45 and data[23] == 1 and data[34] == 8 and data[18:20] == b"\0\0":
+            return None
+        return bytes(data)
+    if kind == b"\x86\xdd":
+        data = data[:54 + int.from_bytes(data[18:20], "big")]
+        if socket.inet_ntop(socket.AF_INET6, bytes(data[22:38])) in LOCALS or data[22] == 0xfe:
+            data[15:18] = bytes([data[15] & 0xf0, 0, 0])
+        if data[20] == 0 and data[38 - 24] >> 4 == 6 and data[38:54] == bytes.fromhex("ff020000000000000000000000000016"):
+            return None  # multicast listener reports
+        if data[20] == 58 and (data[54:56] == b"\3\1" or 133 <= data[54] <= 137 or data[54] == 128 and data[15:18] == bytes(3)) or data[20] == 0 and len(data) > 62 and data[62] == 143:
+            return None  # neighbor discovery
+        return bytes(data)
+    return None
+
+
+def receive(interface, stop):
+    link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    link.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+    link.bind((interface, 3))
+    print("ready", file=sys.stderr, flush=True)
+    link.settimeout(0.5)
+    found = []
+    while True:
+        try:
+            data, address = link.recvfrom(65535)
+        except TimeoutError:
+            if os.path.exists(stop):
+                break
+            continue
+        if address[2] != socket.PACKET_OUTGOING and (data := comparable(data)):
+            found.append(data.hex())
+    print("\n".join(sorted(found)))
+
+
+def explain(path):
+    for line in open(path):
+        if line[:1] in "<>":
+            print(line[:1], Ether(bytes.fromhex(line.split()[-1])).__repr__()[:400])
+
+
+if __name__ == "__main__":
+    {"send": lambda: send(int(sys.argv[2]), int(sys.argv[3])), "receive": lambda: receive(sys.argv[2], sys.argv[3]),
+     "explain": lambda: explain(sys.argv[2])}[sys.argv[1]]()
