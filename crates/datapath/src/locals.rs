@@ -72,11 +72,9 @@ fn hash6(address: u128) -> usize {
 }
 
 impl Locals {
-    /// Makes the set of the own addresses of both families, given in any order. Packets with a source
-    /// among those of IPv4 are refused.
+    /// Makes the set of the own addresses of both families, given in any order.
     pub fn new(v4: impl IntoIterator<Item = u32>, v6: impl IntoIterator<Item = u128>) -> Self {
-        let v4 = Set::new(v4, hash4);
-        Self { sources_v4: v4.clone(), v4, v6: Set::new(v6, hash6) }
+        Self { v4: Set::new(v4, hash4), v6: Set::new(v6, hash6), sources_v4: Set::default() }
     }
 
     /// Sets the IPv4 sources that are refused: the own addresses without the broadcast addresses.

@@ -300,7 +300,11 @@ impl Plane {
 
     /// Publishes the ingress data of each port.
     pub(super) fn publish_ingresses(&mut self, locals: &[IpAddr]) {
-        let locals = Arc::new(links::locals(locals).with_sources_v4(self.addresses.all_v4()));
+        let mut locals = links::locals(locals);
+        if self.refuses_own_sources {
+            locals = locals.with_sources_v4(self.addresses.all_v4());
+        }
+        let locals = Arc::new(locals);
         let mut tables = self.ports.vlan_tables();
         let mut ingress = |number: u16, port: &super::PlanePort| super::Ingress {
             mac: (port.mac != [0; 6]).then_some(port.mac),

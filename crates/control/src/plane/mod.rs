@@ -146,6 +146,8 @@ pub struct Plane {
     addresses: InterfaceAddresses,
     /// ICMP errors over IPv4 have an address of the interface that received the packet.
     answers_from_inbound: bool,
+    /// Packets with a source address of this machine are dropped.
+    refuses_own_sources: bool,
     macvlans: MacVlans,
     stacked: StackedDevices,
     forwards_stacked: bool,
@@ -183,6 +185,7 @@ impl Plane {
             vrfs: HashMap::new(),
             addresses: InterfaceAddresses::default(),
             answers_from_inbound: false,
+            refuses_own_sources: false,
             macvlans: MacVlans::default(),
             stacked: StackedDevices::default(),
             forwards_stacked: false,

@@ -180,6 +180,13 @@ impl Plane {
         self.answers_from_inbound = inbound;
     }
 
+    /// Sets whether IPv4 packets with a source address of this machine are dropped, as by Linux. A gate
+    /// handles them itself.
+    pub fn set_refuses_own_sources(&mut self, refuses: bool) {
+        self.locals_changed |= self.refuses_own_sources != refuses;
+        self.refuses_own_sources = refuses;
+    }
+
     /// Returns the source addresses of ICMP errors about packets that arrived on an interface.
     pub(super) fn inbound_sources(&self, interface: u32) -> OwnSources {
         let vrf = |interface| self.vrf_of(interface);

@@ -146,7 +146,8 @@ pub(crate) fn hop(way: RouteTarget) -> Hop {
 pub(crate) fn ingresses(model: &Model) -> Ingresses {
     Ingresses::new(model.ports.iter().map(|entrance| {
         let Paper { own4, own6, .. } = &model.tables[entrance.table];
-        let locals = Arc::new(Locals::new(own4.iter().copied(), own6.iter().copied()));
+        let locals = Locals::new(own4.iter().copied(), own6.iter().copied());
+        let locals = Arc::new(locals.with_sources_v4(own4.iter().copied()));
         Ingress {
             mac: None,
             table: entrance.table,

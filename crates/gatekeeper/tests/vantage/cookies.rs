@@ -108,7 +108,7 @@ fn syn_without_a_valid_sender_gets_no_cookie() {
         assert_eq!((rig.far[0].take(), rig.far[1].take()), (None, None));
     }
     // Impossible sources are dropped before the gate.
-    for src in [0u32, 0x7f00_0001, 0xe000_0001, u32::MAX, 0xa9fe_0001] {
+    for src in [0u32, 0x7f00_0001, 0xe000_0001, u32::MAX] {
         rig.far[0].send(&four(src, tcp::SYN, 1));
         rig.rest();
         assert_eq!(rig.far[0].take(), None);

@@ -31,11 +31,19 @@ mod steering;
 #[test]
 fn oversize_packet_is_punted_unless_it_is_for_a_tunnel() {
     let mut rig = Rig::new(config("1gbit", ""));
-    let long = |dst| v4_with(ipv4::Header { total_len: 1501, dst, src: 0xc000_0201, ..sound() }, 0);
+    let flags = ipv4::DONT_FRAGMENT;
+    let header = ipv4::Header { total_len: 1501, flags, src: 0xc000_0201, ..sound() };
+    let long = |dst| v4_with(ipv4::Header { dst, ..header }, 0);
     rig.far[0].send(&long(0xc633_6409));
     rig.rest();
     assert_eq!((rig.count(Verdict::Oversize), rig.count(Verdict::TooBig)), (1, 0));
     assert!(rig.hosts[0].take().is_some(), "the host is handed the plain one");
+    // Without that flag it leaves in two fragments.
+    rig.far[0].send(&v4_with(ipv4::Header { flags: 0, dst: 0xc633_6409, ..header }, 0));
+    rig.rest();
+    assert_eq!(rig.worker.stats().snapshot().fragments, 2);
+    let left = rig.far.iter_mut().map(|far| std::iter::from_fn(|| far.take()).count());
+    assert_eq!(left.sum::<usize>(), 2);
     rig.far[0].send(&long(PROTECTED));
     rig.rest();
     assert_eq!((rig.count(Verdict::Oversize), rig.count(Verdict::TooBig)), (1, 1));
