@@ -12,8 +12,8 @@
 //! ([`Ingress::answers`](super::Ingress)), from the address that the host would use (`own_source.rs`).
 //!
 //! The host answers in the router's place, within the rates of `[punt]`, if the packet has IPv4
-//! options, which an answer repeats, or hop-by-hop options; if its sender is not behind a port, or the source address is not
-//! known.
+//! options, which an answer repeats, or hop-by-hop options; if its sender is not behind a port, or the
+//! source address is not known.
 //!
 //! **Limits** (RFC 1812, 4.3.2.8; RFC 4443, 2.4(f)) are those of Linux: `icmp_ratelimit` for each
 //! destination, `icmp_msgs_per_sec` and `icmp_msgs_burst` for all together, both for the types of

@@ -85,7 +85,7 @@ impl Locals {
 
     /// Returns whether an IPv4 address is the source of no other host's packets.
     #[inline(always)]
-    pub(super) fn holds_source_v4(&self, address: u32) -> bool {
+    pub fn holds_source_v4(&self, address: u32) -> bool {
         self.sources_v4.holds(address, hash4(address))
     }
 

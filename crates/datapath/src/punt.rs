@@ -5,9 +5,9 @@
 //!                           └ no ──► dropped, or (a redirect, options) forwarded by the router itself
 //! ```
 //!
-//! The kernel does what the router does not: it examines the options of packets, sends a Redirect where a packet leaves by the interface
-//! that it came in on (RFC 1812, 5.2.7.2; RFC 4861, 8.2), the ICMP errors of a gate or grantor, and those
-//! that a router cannot send (`icmp_errors.rs`).
+//! The kernel does what the router does not: it examines the options of packets, sends a Redirect where a
+//! packet leaves by the interface that it came in on (RFC 1812, 5.2.7.2; RFC 4861, 8.2), the ICMP errors of
+//! a gate or grantor, and those that a router cannot send (`icmp_errors.rs`).
 //! It applies its own settings as it does so: `ip_forward`, `send_redirects`, rate limits by
 //! destination, filters.
 //!

@@ -202,8 +202,8 @@ impl Turn<'_> {
     }
 
     /// Ends a packet that is not sent as it is: it is sent as fragments, its sender gets an ICMP error, or
-    /// it is punted or dropped. A packet of this machine's own is never punted to its host, which would send it past the gate, or
-    /// back to itself.
+    /// it is punted or dropped. A packet of this machine's own is never punted to its host, which would
+    /// send it past the gate, or back to itself.
     #[cold]
     fn finish(&mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict, own: bool) {
         if own {

@@ -22,6 +22,7 @@
 //! While the image's tables are in use no table is published: until [`Plane::retire`], which the
 //! first complete dump calls, or FRR's first sweep.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -300,11 +301,17 @@ impl Plane {
 
     /// Publishes the ingress data of each port.
     pub(super) fn publish_ingresses(&mut self, locals: &[IpAddr]) {
-        let mut locals = links::locals(locals);
-        if self.refuses_own_sources {
-            locals = locals.with_sources_v4(self.addresses.all_v4());
-        }
-        let locals = Arc::new(locals);
+        let locals = links::locals(locals);
+        // Another VRF may have a host with the same address.
+        let mut by_vrf: HashMap<_, Arc<_>> = HashMap::new();
+        let mut locals_of = |interface| {
+            let vrf = self.vrf_of(interface).filter(|_| self.refuses_own_sources);
+            let with_sources = || match self.refuses_own_sources {
+                true => locals.clone().with_sources_v4(self.own_v4_of(vrf)),
+                false => locals.clone(),
+            };
+            Arc::clone(by_vrf.entry(vrf).or_insert_with(|| with_sources().into()))
+        };
         let mut tables = self.ports.vlan_tables();
         let mut ingress = |number: u16, port: &super::PlanePort| super::Ingress {
             mac: (port.mac != [0; 6]).then_some(port.mac),
@@ -312,7 +319,7 @@ impl Plane {
             member_of: self.ports.bond_of(port).map(|(number, _)| number),
             vlans: tables.remove(&number).unwrap_or_default().into(),
             table: self.index_of(port.table).unwrap_or(0),
-            locals: Arc::clone(&locals),
+            locals: locals_of(port.interface),
             sources: port.sources,
             further: port.further,
             isolated: port.isolated,

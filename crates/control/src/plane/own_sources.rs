@@ -66,14 +66,6 @@ impl InterfaceAddresses {
         before != master
     }
 
-    /// Iterates over the IPv4 addresses of all interfaces.
-    pub(super) fn all_v4(&self) -> impl Iterator<Item = u32> {
-        self.by_interface.values().flatten().filter_map(|view| match view.address {
-            IpAddr::V4(address) => Some(address.into()),
-            IpAddr::V6(_) => None,
-        })
-    }
-
     /// Lists the primary IPv4 addresses of an interface for packets that leave from it, or from
     /// `another` interface.
     fn v4_of(&self, interface: u32, another: bool) -> Vec<Candidate<u32>> {
@@ -127,7 +119,7 @@ impl InterfaceAddresses {
 
 impl Plane {
     /// Returns the VRF that an interface belongs to, or is.
-    fn vrf_of(&self, interface: u32) -> Option<u32> {
+    pub(super) fn vrf_of(&self, interface: u32) -> Option<u32> {
         let is_vrf = |index: &u32| self.vrfs.contains_key(index);
         let master = self.addresses.masters.get(&interface).copied().filter(is_vrf);
         master.or(Some(interface).filter(is_vrf))
@@ -178,6 +170,16 @@ impl Plane {
     pub fn set_answers_from_inbound(&mut self, inbound: bool) {
         self.locals_changed |= self.answers_from_inbound != inbound;
         self.answers_from_inbound = inbound;
+    }
+
+    /// Iterates over the IPv4 addresses of the interfaces in a VRF, or outside all VRFs.
+    pub(super) fn own_v4_of(&self, vrf: Option<u32>) -> impl Iterator<Item = u32> {
+        let all = self.addresses.by_interface.values().flatten();
+        let all = all.filter(move |view| self.vrf_of(view.index) == vrf);
+        all.filter_map(|view| match view.address {
+            IpAddr::V4(address) => Some(address.into()),
+            IpAddr::V6(_) => None,
+        })
     }
 
     /// Sets whether IPv4 packets with a source address of this machine are dropped, as by Linux. A gate

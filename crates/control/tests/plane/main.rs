@@ -4,8 +4,10 @@
 mod rig;
 mod stacked;
 
+use std::net::IpAddr;
+
 use datapath::{Lookup, Verdict};
-use feed::netlink::{Action, Follower, Link, Rule, Target};
+use feed::netlink::{Action, AddressChange, AddressView, Follower, Link, Rule, Target};
 use fib::Hop;
 use fingerpost_control::plane::PlanePort;
 use rig::{MAIN, OTHER, Rig, info, ip, link, mac, to};
@@ -462,6 +464,32 @@ fn port_put_into_a_vrf_is_led_to_its_table_and_back_when_taken_out() {
     }
 }
 
+/// A host in another VRF may have an address that is the router's own in this one.
+#[test]
+fn own_source_is_refused_in_the_vrf_of_its_interface() {
+    for mut rig in both() {
+        let vrf = Link { kind: "vrf".to_owned(), table: Some(30), ..link(9) };
+        rig.plane.link(9, Some(&vrf));
+        rig.plane.link(2, Some(&Link { master: Some(9), member_of: "vrf".to_owned(), ..link(2) }));
+        let own = [0xc000_0201_u32, 0xc633_6401];
+        for (index, address) in [(1, own[0]), (2, own[1])] {
+            let (secondary, scope, deprecated, tentative) = (false, 0, false, false);
+            let address = IpAddr::from(address.to_be_bytes());
+            let length = 24;
+            let view =
+                AddressView { index, address, length, secondary, scope, deprecated, tentative };
+            rig.plane.address(&view, AddressChange::Set);
+        }
+        for (refuses, want) in [(true, [[true, false], [false, true]]), (false, [[false; 2]; 2])] {
+            rig.plane.set_refuses_own_sources(refuses);
+            rig.commit();
+            let ingresses = rig.ingresses.current();
+            let refused = |port| own.map(|own| ingresses.get(port).locals.holds_source_v4(own));
+            assert_eq!([refused(0), refused(1)], want);
+        }
+    }
+}
+
 #[test]
 fn own_address_in_a_followed_table_is_own_as_one_in_the_local_table_is() {
     for mut rig in both() {
@@ -479,6 +507,6 @@ fn own_address_in_a_followed_table_is_own_as_one_in_the_local_table_is() {
         assert_eq!(rig.plane.locals(), [ip("10.0.0.1")]);
         rig.route(OTHER, "10.0.0.1/32", Some(&to(&[(3, Some("192.0.2.1"), 1)])));
         rig.commit();
-        assert_eq!(rig.plane.locals(), Vec::<std::net::IpAddr>::new());
+        assert_eq!(rig.plane.locals(), Vec::<IpAddr>::new());
     }
 }
