@@ -29,7 +29,7 @@ pub struct Tally {
 pub fn packets(input: &[u8], tally: &mut Tally) {
     let Some((mode, bytes)) = input.split_first() else { return };
     let frame = repaired(*mode, bytes);
-    let locals = Locals::new([OWN_V4], [OWN_V6]);
+    let locals = Locals::new([OWN_V4], [OWN_V6]).with_sources_v4([OWN_V4]);
     let parsed = parse(&frame, MAC, &locals);
     assert_eq!(parsed, slowly(&frame), "{frame:02x?}");
     match parsed {
@@ -148,20 +148,19 @@ fn v4(packet: &[u8]) -> Result<Parsed, Verdict> {
     if dst == OWN_V4 {
         return Err(Verdict::OwnAddress);
     }
-    let ([d, e, ..], [s, t, ..]) = (dst.to_be_bytes(), src.to_be_bytes());
+    let ([d, e, ..], [s, ..]) = (dst.to_be_bytes(), src.to_be_bytes());
     match (d, e) {
         _ if dst == u32::MAX => return Err(Verdict::Broadcast),
         (224..=239, _) => return Err(Verdict::Multicast),
         (127, _) => return Err(Verdict::Loopback),
-        (0 | 240.., _) => return Err(Verdict::MartianDestination),
+        _ if dst == 0 => return Err(Verdict::MartianDestination),
         (169, 254) => return Err(Verdict::LinkLocal),
         _ => {}
     }
-    match (s, t) {
-        (127, _) => return Err(Verdict::Loopback),
-        (224..=239, _) => return Err(Verdict::MulticastSource),
-        (0 | 240.., _) => return Err(Verdict::MartianSource),
-        (169, 254) => return Err(Verdict::LinkLocal),
+    match s {
+        127 => return Err(Verdict::Loopback),
+        224..=239 => return Err(Verdict::MulticastSource),
+        _ if [0, u32::MAX, OWN_V4].contains(&src) => return Err(Verdict::MartianSource),
         _ => {}
     }
     if packet[8] < 2 { Err(Verdict::TtlExpired) } else { Ok(Parsed::V4(dst)) }

@@ -271,3 +271,65 @@ pub fn emit_v6(
     write_v6(reason, src, out)?;
     Ok(Some(len))
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use super::{Reason, may_answer_v6};
+    use crate::{icmp, ipv6};
+
+    /// Makes a packet with these extension headers, each with its number, and the bytes behind them.
+    fn packet(extensions: &[(u8, &[u8])], protocol: u8, rest: &[u8]) -> Vec<u8> {
+        let mut payload = Vec::new();
+        let following = extensions.iter().skip(1).map(|(number, _)| *number).chain([protocol]);
+        for ((_, bytes), next) in extensions.iter().zip(following) {
+            payload.push(next);
+            payload.extend_from_slice(bytes);
+        }
+        payload.extend_from_slice(rest);
+        let next_header = extensions.first().map_or(protocol, |(number, _)| *number);
+        let (src, dst) = (0x2001_0db8 << 96 | 1, 0x2001_0db8 << 96 | 2);
+        let payload_len = payload.len() as u16;
+        let header = ipv6::Header { payload_len, next_header, src, dst, ..Default::default() };
+        let mut bytes = std::vec![0; ipv6::LEN];
+        header.emit(&mut bytes).unwrap();
+        bytes.extend(payload);
+        bytes
+    }
+
+    /// As `is_ineligible` of Linux decides.
+    #[test]
+    fn ipv6_error_behind_extension_headers_is_not_answered() {
+        const ERROR: &[u8] = &[1, 0, 0, 0];
+        const ECHO: &[u8] = &[128, 0, 0, 0];
+        let icmp = icmp::PROTOCOL_V6;
+        let options: (u8, &[u8]) = (ipv6::DESTINATION, &[0, 1, 4, 0, 0, 0, 0]);
+        let authentication: (u8, &[u8]) = (ipv6::AUTHENTICATION, &[1; 11]);
+        let first: (u8, &[u8]) = (ipv6::FRAGMENT, &[0, 0, 1, 0, 0, 0, 7]);
+        let later: (u8, &[u8]) = (ipv6::FRAGMENT, &[0, 1, 0, 0, 0, 0, 7]);
+        let cut: (u8, &[u8]) = (ipv6::DESTINATION, &[9, 1, 4, 0, 0, 0, 0]);
+        for (extensions, protocol, rest, want) in [
+            (&[][..], icmp, ERROR, false),
+            (&[], icmp, ECHO, true),
+            (&[], icmp, &[], false),
+            (&[], 17, ERROR, true),
+            (&[options, authentication], icmp, ERROR, false),
+            (&[authentication, options], icmp, ECHO, true),
+            (&[first], icmp, ERROR, false),
+            (&[first], icmp, &[], true),
+            (&[later], icmp, ERROR, true),
+            // Its options end beyond the packet: it might be an error.
+            (&[cut], icmp, ERROR, false),
+            (&[cut], 17, ERROR, true),
+            (&[], ipv6::DESTINATION, &[58], true),
+            (&[], ipv6::NO_NEXT, ERROR, true),
+        ] {
+            let bytes = packet(extensions, protocol, rest);
+            let view = ipv6::View::parse(&bytes[..]).unwrap();
+            assert_eq!(may_answer_v6(&view, Reason::NoRoute), want, "{bytes:?}");
+        }
+    }
+}
