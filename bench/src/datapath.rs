@@ -9,10 +9,11 @@
 //! First the whole pool goes through once, and the number of sent packets is compared with single
 //! lookups of all destinations; then time is measured in windows.
 //!
-//! Three features cost more, and are measured apart: with `--members` every route leads to a group
+//! Four features cost more, and are measured apart: with `--members` every route leads to a group
 //! of next hops; with `--sources` the route back to each source is looked up too, and sources are
 //! drawn as destinations are; with `--vlans` every packet arrives with the tag of one of as many VLAN
-//! devices, in turn, and leaves with the tag of another device.
+//! devices, in turn, and leaves with the tag of another device; with `--rules` each packet is examined by
+//! an access list of so many rules (`acl.rs`), and none of them is denied.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,8 +22,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use datapath::stats::WorkerStats;
 use datapath::{
-    Adjacencies, Adjacency, FIRST_STACKED, Group, Ingress, Ingresses, Locals, ReversePathFilter,
-    StackedDevice, Tables, VlanTable, VlanTag, Worker, WorkerSetup, wants,
+    AccessLists, Adjacencies, Adjacency, AppliedList, FIRST_STACKED, Group, Ingress, Ingresses,
+    Locals, ReversePathFilter, StackedDevice, Tables, VlanTable, VlanTag, Worker, WorkerSetup,
+    wants,
 };
 use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use output::progress;
@@ -66,6 +68,9 @@ pub(super) struct Args {
     /// VLAN devices by which packets arrive; they leave by another one
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=4000))]
     vlans: u16,
+    /// Rules of an access list by which packets are examined as they arrive
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    rules: usize,
     /// The core
     #[arg(long, value_name = "N", default_value_t = 0)]
     core: usize,
@@ -101,8 +106,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let v6 = table(&routes.v6, &args.engine6)?;
     let keys4 = Stream::Pfx.keys::<u32>(PACKETS, &routes.v4);
     let keys6 = Stream::Pfx.keys::<u128>(PACKETS, &routes.v6);
-    let right4 = right(&keys4, args.sources, |key| forwards4(v4.fib(), key));
-    let right6 = right(&keys6, args.sources, |key| forwards6(v6.fib(), key));
+    // Access lists have rules about sources.
+    let drawn = args.sources || args.rules > 0;
+    let right4 = right(&keys4, drawn, |key| forwards4(v4.fib(), key));
+    let right6 = right(&keys6, drawn, |key| forwards6(v6.fib(), key));
     let readers = || Tables::single(v4.reader(), v6.reader());
     let hops = routes.v4.iter().map(|r| r.1).chain(routes.v6.iter().map(|r| r.1)).max();
     let adjacencies =
@@ -114,6 +121,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.vlans > 0 {
         options += &format!(" VLANs {}", args.vlans);
     }
+    if args.rules > 0 {
+        options += &format!(" {} rules", args.rules);
+    }
+    let access = Publisher::new(access_lists(args.rules, &routes.v4)?);
     for (case, fib, count) in [
         ("IPv4 64 bytes", format!("{:?}", v4.fib()), routes.v4.len()),
         ("IPv6 64 bytes", format!("{:?}", v6.fib()), routes.v6.len()),
@@ -125,17 +136,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             (v6.fib().footprint(), v6.fib().name())
         };
         let pool: Pool = if is_v4 {
-            let frame = |(dst, src)| frame_v4(dst, args.sources.then_some(src));
+            let frame = |(dst, src)| frame_v4(dst, drawn.then_some(src));
             tagged(pairs(&keys4).map(frame), args.vlans).collect()
         } else {
-            let frame = |(dst, src)| frame_v6(dst, args.sources.then_some(src));
+            let frame = |(dst, src)| frame_v6(dst, drawn.then_some(src));
             tagged(pairs(&keys6).map(frame), args.vlans).collect()
         };
         let right = if is_v4 { right4 } else { right6 };
         let case = format!("{case}{options}");
         let what = format!("{case}, {fib}");
         let windows = progress::during(&what, || {
-            let worker = |source| worker(readers(), adjacencies.reader(), source, args);
+            let worker = |source| {
+                let worker = worker(readers(), adjacencies.reader(), source, args)?;
+                Ok(worker.with_access_lists(access.reader(), 0))
+            };
             prove(worker, pool.clone(), right)?;
             windows(worker, pool, args.seconds)
         })
@@ -260,6 +274,20 @@ fn windows(
     window(Duration::from_millis(200));
     let length = Duration::from_secs_f64(seconds / f64::from(WINDOWS));
     Ok((0..WINDOWS).map(|_| window(length)).collect())
+}
+
+/// Makes the list that received packets are examined by, if it has rules. All of its rules permit, so that
+/// the packets that are to leave are the same.
+fn access_lists(count: usize, table: &[(Prefix<u32>, Hop)]) -> anyhow::Result<AccessLists> {
+    if count == 0 {
+        return Ok(AccessLists::default());
+    }
+    let mut rules = super::acl::rules(count, table);
+    rules.iter_mut().for_each(|rule| rule.action = acl::Action::Permit);
+    let list = acl::AccessList::build("bench", true, rules).context("an access list")?;
+    let list = Arc::new(acl::InstalledList::new(Arc::new(list), 1));
+    let port = [(0, 0)];
+    Ok(AccessLists::new(vec![AppliedList::new(list, |_| None)], port, []))
 }
 
 fn adjacencies(highest: Hop, members: u8, vlans: u16) -> Adjacencies {

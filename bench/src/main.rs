@@ -12,6 +12,7 @@
 //! live            updates per second, the delay until the first lookup by an update, and the cost
 //!                 of a feed to the readers
 //! datapath        packets per second through memory ports: no I/O, one core
+//! acl             access lists of ten to ten thousand rules: nanoseconds a packet
 //! gate            packets per second through a gate: no I/O, one core
 //! flowtable       hash schemes for the flow index of the gate, from few flows to nearly full
 //! suez            the cache of answers of a paper, simulated as there and measured here
@@ -35,6 +36,7 @@ use fib::{Addr, Hop, Prefix};
 use output::failure::{explain, is_broken_pipe};
 use output::progress;
 
+mod acl;
 mod agree;
 mod build;
 mod clock;
@@ -82,6 +84,8 @@ enum Command {
     Live(live::Args),
     /// Measure packets per second through the datapath without I/O
     Datapath(datapath::Args),
+    /// Measure access lists: nanoseconds to find a packet's rule
+    Acl(acl::Args),
     /// Measure packets per second through a gate without I/O, each packet from a new source
     Gate(gate::Args),
     /// Compare hash schemes for the flow index of the gate, by load
@@ -113,6 +117,7 @@ fn run_command(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Build(args) => build::run(args),
         Command::Live(args) => live::run(args),
         Command::Datapath(args) => datapath::run(args),
+        Command::Acl(args) => acl::run(args),
         Command::Gate(args) => gate::run(args),
         Command::Flowtable(args) => flowtable::run(args),
         Command::Suez(args) => suez::run(args),

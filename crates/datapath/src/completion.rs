@@ -1,8 +1,8 @@
 //! Completion: each frame of a batch, once its hop is known, is staged on its egress, or ends or waits.
 //!
 //! ```text
-//!   frame, hop ─► reverse path filter ─► rewrite ─► staged on its egress
-//!                                           └ other verdict ─► Turn: held, punted or dropped
+//!   frame, hop ─► refused? ─► rewrite ─► staged on its egress
+//!                    └──────────┴ other verdict ─► Turn: held, punted or dropped
 //! ```
 //!
 //! The loop is compiled twice, because most ports have no VLAN devices: the frames of those that have some
@@ -14,10 +14,10 @@ use super::batch::Kind;
 use super::icmp_errors::IcmpErrors;
 use super::ingress::FrameIngress;
 use super::punt::Policer;
+use super::refusals::Refusals;
 use super::rewrite::HostTask;
-use super::source::check_sources;
 use super::turn::{Lane, Punts, Turn, rewrite, stage};
-use super::{Adjacencies, Batch, Ingress, PuntClass, ReversePathFilter, Verdict, WantSender};
+use super::{Adjacencies, Batch, Ingress, PuntClass, Verdict, WantSender};
 use crate::stats::WorkerStats;
 
 /// The frames of a batch whose hops are known, and the parts of a worker that send or end them.
@@ -32,6 +32,8 @@ pub(super) struct Completion<'w> {
     /// The settings of their port.
     pub(super) terms: &'w Ingress,
     pub(super) batch: &'w Batch,
+    /// The frames that a check has refused.
+    pub(super) refusals: &'w Refusals,
     pub(super) frames: &'w mut Vec<Frame>,
     pub(super) now: u64,
 }
@@ -49,15 +51,14 @@ impl Completion<'_> {
         deferred: &mut Vec<Frame>,
     ) {
         let Self { arena, lanes, stats, adjacencies, wants, policer, terms, batch, .. } = self;
-        let Self { frames, errors, now, .. } = self;
+        let Self { frames, errors, refusals, now, .. } = self;
         let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
         let answers = terms.answers.map(|table| table.is_some());
         let is_isolated = isolated != [false; 2];
         let may_redirect = !is_isolated && terms.secondary_macs.is_empty();
-        let checks = terms.sources != ReversePathFilter::Off;
-        let mut check_source = check_sources(batch, adjacencies, terms);
+        let has_refusals = !refusals.is_empty();
         let mut arrivals = arrivals.iter();
-        for (mut frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
+        for (at, (mut frame, (kind, hop))) in frames.drain(..).zip(batch.outcomes()).enumerate() {
             let mut ingress = FrameIngress::untagged(number);
             if TAGGED {
                 ingress = *arrivals.next().unwrap_or(&ingress);
@@ -68,7 +69,7 @@ impl Completion<'_> {
             }
             let FrameIngress { port, tags } = ingress;
             let tags = usize::from(tags);
-            let refused = if checks { check_source(kind, port) } else { None };
+            let refused = if has_refusals { refusals.get(at) } else { None };
             let kind = refused.map_or(kind, Kind::Done);
             let host = |task| match task {
                 HostTask::Options => !is_isolated && policer.take(PuntClass::Options),

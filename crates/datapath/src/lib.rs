@@ -40,6 +40,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod adjacency;
 mod answer;
 mod batch;
@@ -57,6 +58,7 @@ mod lookup;
 mod own_source;
 mod parse;
 mod punt;
+mod refusals;
 mod rewrite;
 mod sample;
 mod secondary_macs;
@@ -69,6 +71,7 @@ mod vlan;
 mod want;
 mod worker;
 
+pub use access::{AccessLists, AppliedList};
 pub use adjacency::{Adjacencies, Adjacency};
 pub use batch::{Batch, Kind, SIZE};
 pub use flow::{flow_v4, flow_v6};

@@ -35,6 +35,7 @@ use port::{Arena, Frame};
 
 use super::batch::Kind;
 use super::ingress::{Ingress, ReversePathFilter};
+use super::refusals::Refusals;
 use super::{Adjacencies, Batch, Lookup, Verdict, parse};
 use crate::stats::WorkerStats;
 
@@ -71,8 +72,7 @@ impl ReversePathFilter {
 
 /// Makes the check of a batch's packets by the filter of their settings: called for each frame in order,
 /// with its kind and the port that it arrived on, it returns the verdict of a packet that is refused.
-#[inline(always)]
-pub(super) fn check_sources<'b>(
+fn check_sources<'b>(
     batch: &'b Batch,
     adjacencies: &'b Adjacencies,
     terms: &'b Ingress,
@@ -86,6 +86,23 @@ pub(super) fn check_sources<'b>(
             Kind::Done(_) | Kind::Deferred => None,
         }?;
         terms.sources.check(adjacencies, hop, port.into(), own).err()
+    }
+}
+
+/// Refuses the frames of a batch whose sources the filter of their settings refuses; `ports` are those
+/// that they arrived on.
+pub(super) fn refuse_spoofed(
+    batch: &Batch,
+    adjacencies: &Adjacencies,
+    terms: &Ingress,
+    ports: impl Iterator<Item = u16>,
+    refusals: &mut Refusals,
+) {
+    let mut check_source = check_sources(batch, adjacencies, terms);
+    for (at, ((kind, _), port)) in batch.outcomes().zip(ports).enumerate() {
+        if let Some(verdict) = check_source(kind, port) {
+            refusals.refuse(at, verdict);
+        }
     }
 }
 

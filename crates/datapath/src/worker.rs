@@ -40,6 +40,7 @@ use std::time::Duration;
 use fib::Reader;
 use port::{Arena, Frame, Port, PortStats};
 
+use super::access::{AccessBatch, AccessStage};
 use super::answer::AnswerContext;
 use super::batch::{AHEAD, FEW, MARKING, SIZE};
 use super::completion::Completion;
@@ -48,14 +49,15 @@ use super::hold::{HELD, Held, Hold};
 use super::icmp_errors::{Admission, IcmpErrors, Pending};
 use super::ingress::FrameIngress;
 use super::punt::Policer;
+use super::refusals::Refusals;
 use super::rewrite::decrement_ttl;
 use super::secondary_macs::readdress;
-use super::source::{Arrival, drop_spoofed};
+use super::source::{Arrival, drop_spoofed, refuse_spoofed};
 use super::trunk::Trunk;
 use super::turn::{Lane, Punts, Turn};
 use super::{
-    Adjacencies, Batch, Hook, IcmpLimits, IngressBatch, Ingresses, Lookup, PacketHook, PuntRates,
-    ReversePathFilter, Verdict, WantSender, parse,
+    AccessLists, Adjacencies, Batch, Hook, IcmpLimits, IngressBatch, Ingresses, Lookup, PacketHook,
+    PuntRates, ReversePathFilter, Verdict, WantSender, parse,
 };
 use crate::stats::WorkerStats;
 
@@ -115,6 +117,8 @@ pub struct Worker<L> {
     /// The groups of ports whose batch is done in this turn.
     done: Vec<u16>,
     batch: Box<Batch>,
+    refusals: Box<Refusals>,
+    access: Option<Box<AccessStage>>,
     egress: Option<Egress>,
     /// The number of ticks so far.
     now: u64,
@@ -141,6 +145,8 @@ impl<L: Lookup> Worker<L> {
             deferred: Vec::with_capacity(SIZE),
             done: Vec::with_capacity(SIZE + HELD),
             batch: Box::new(Batch::new()),
+            refusals: Box::new(Refusals::new()),
+            access: None,
             egress: None,
             now: 0,
             held: 0,
@@ -179,6 +185,13 @@ impl<L: Lookup> Worker<L> {
         self
     }
 
+    /// Examines packets by access lists; `worker` is the number of this worker, whose counters it writes.
+    #[must_use]
+    pub fn with_access_lists(mut self, lists: Reader<AccessLists>, worker: usize) -> Self {
+        self.access = Some(Box::new(AccessStage::new(lists, worker)));
+        self
+    }
+
     /// Adds the hook of a gate or a grantor.
     #[must_use]
     pub fn with_hook(mut self, hook: Hook) -> Self {
@@ -203,6 +216,9 @@ impl<L: Lookup> Worker<L> {
             self.tables.idle();
             self.adjacencies.idle();
             self.ingresses.idle();
+            if let Some(access) = &mut self.access {
+                access.idle();
+            }
         } else {
             self.tables.pass();
         }
@@ -258,7 +274,7 @@ impl<L: Lookup> Worker<L> {
     /// several if VLAN devices with different settings are over the port.
     fn turn(&mut self, from: usize) -> usize {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
-        let Self { arrivals, deferred, done, .. } = self;
+        let Self { arrivals, deferred, done, refusals, access, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
         let (policer, errors) = (&mut self.punts, &mut self.errors);
         let hook = self.egress.as_mut().map(|egress| &mut *egress.hook.packets);
@@ -357,6 +373,17 @@ impl<L: Lookup> Worker<L> {
             }
             // After the tables: these adjacencies contain every hop of those tables.
             let adjacencies = adjacencies.current();
+            refusals.clear();
+            if checks {
+                let ports = arrivals.iter().map(|arrival| arrival.port).chain(repeat(number));
+                refuse_spoofed(batch, adjacencies, terms, ports, refusals);
+            }
+            if let Some(access) = access {
+                access.examine(
+                    AccessBatch { arena, lanes, frames, arrivals, number, batch, refusals, stats },
+                    adjacencies,
+                );
+            }
             let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
             // Held packets that were handed over are in the queue of their ingress port, which
             // releases them.
@@ -376,6 +403,7 @@ impl<L: Lookup> Worker<L> {
             }
             let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
             let (policer, errors, batch) = (&mut *policer, &mut *errors, &**batch);
+            let refusals = &**refusals;
             let rest = Completion {
                 arena,
                 lanes,
@@ -386,6 +414,7 @@ impl<L: Lookup> Worker<L> {
                 errors,
                 terms,
                 batch,
+                refusals,
                 frames,
                 now,
             };

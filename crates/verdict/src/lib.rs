@@ -109,6 +109,10 @@ pub enum Verdict {
     /// Reverse path filter (`rpf`): the source has no route, or none by this interface (RFC 3704,
     /// RFC 8704)
     Spoofed,
+    /// Denied by an access list (`[[access_list]]`)
+    AclDenied,
+    /// Beyond the rate of a `police` rule of an access list
+    AclPoliced,
     /// TTL or hop limit used up (RFC 1812, 5.3.1; RFC 8200, 3)
     TtlExpired,
     /// No route; `run`: over the rate of `[punt] unreachable`

@@ -115,3 +115,31 @@ fn the_counter_counts() {
     let allocated = allocation_counter::measure(|| drop(std::hint::black_box(vec![1_u8; 10])));
     assert_eq!(allocated.count_total, 1);
 }
+
+/// Covers rules of every action in both directions.
+#[test]
+fn examining_by_access_lists_allocates_nothing() {
+    let rules = ["count", "sample 3 port1", "police 1mbit", "deny length 0-100", "permit"];
+    let (mut rig, _lists) = crate::access::Lists::both(&rules);
+    let mut rng = Rng::with_seed(44);
+    for turn in 0..100 {
+        for port in 0..3 {
+            for _ in 0..rng.usize(..400) {
+                assert!(rig.far[port].send(&arriving(draw(&mut rng), port)));
+            }
+        }
+        let allocated = allocation_counter::measure(|| while rig.worker.poll() > 0 {});
+        assert_eq!(allocated.count_total, 0, "in turn {turn}");
+        for far in &mut rig.far {
+            while far.take().is_some() {}
+        }
+        for host in &rig.hosts {
+            while host.take().is_some() {}
+        }
+    }
+    let counted = rig.worker.stats().snapshot();
+    assert!(counted.balanced() && counted.originated > 1000, "{counted:?}");
+    for met in [Verdict::AclDenied, Verdict::AclPoliced, Verdict::Sent] {
+        assert!(counted.count(met) > 100, "{met:?}: {counted:?}");
+    }
+}

@@ -10,6 +10,7 @@
 //! | `vrfs` | several tables |
 //! | `secondary_macs` | frames to the MAC-VLAN devices over a port |
 //! | `sources` | the reverse path filter |
+//! | `access` | access lists, compared with their slow twin |
 //! | `icmp_errors` | the ICMP errors of the router itself, byte for byte, and their limits |
 //! | `fragments` | packets over the next link's MTU that leave in parts |
 //! | `punts` | punts that the host answers and forwards, and their rates |
@@ -20,6 +21,7 @@
 //! | `faults` | ports that lose, damage, duplicate and refuse frames |
 //! | `losses` | losses of ports before and after the worker |
 
+mod access;
 mod allocation;
 mod bonds;
 mod changes;

@@ -1,0 +1,209 @@
+//! `fingerpost-bench acl`: nanoseconds a packet to find its rule in access lists of ten to ten thousand
+//! rules, and in a linear search.
+//!
+//! The rules are about prefixes of the table, in the mix of an edge router's list: sources that are
+//! denied, services that are permitted, ports that are denied, and pairs of networks ([`rules`]). Sources
+//! and destinations of the packets are drawn from the table too. Most packets match no rule, which is the
+//! worst case of a linear search; the classifier reads as much for a packet that matches.
+//!
+//! Before time is measured, packets are examined by the slow twin, and the results are compared. The lists
+//! take turns: each window measures all of them.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use acl::{AccessList, Matcher, PacketFamily, Rule};
+use anyhow::{Context, ensure};
+use fastrand::Rng;
+use fib::{Hop, Prefix};
+use output::progress;
+use serde::Serialize;
+use wire::ipv4;
+
+use super::Setting;
+use super::clock::{Clock, Summary, pin};
+use super::keys::Stream;
+use super::record::Figure;
+
+/// The packets of a batch, as in the datapath.
+const BATCH: usize = 256;
+const PACKETS: usize = 1 << 16;
+const WINDOWS: usize = 15;
+/// The packets that the slow twin examines.
+const COMPARED: usize = 4096;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    setting: Setting,
+    /// Numbers of rules
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "10,100,1000,10000")]
+    rules: Vec<usize>,
+    /// Seconds a list is measured
+    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    seconds: f64,
+    /// The core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    core: usize,
+}
+
+#[derive(Serialize)]
+struct Score {
+    contestant: &'static str,
+    rules: usize,
+    bytes: usize,
+    /// Nanoseconds a packet.
+    #[serde(flatten)]
+    summary: Summary,
+    /// The median divided by that of the first list.
+    ratio: f64,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    ensure!(!args.rules.is_empty(), "--rules: at least one number");
+    let routes = args.setting.routes()?;
+    ensure!(!routes.v4.is_empty(), "{}: an IPv4 table is needed", routes.name);
+    pin(args.core);
+    let keys = Stream::Pfx.keys::<u32>(2 * PACKETS, &routes.v4);
+    let mut rng = Rng::with_seed(7);
+    let packets: Vec<_> =
+        keys.chunks_exact(2).map(|key| packet(&mut rng, key[0], key[1])).collect();
+    let mut lists = Vec::new();
+    for &count in &args.rules {
+        let list = AccessList::build("bench", true, rules(count, &routes.v4)).context("a list")?;
+        compare(&list, &packets).with_context(|| format!("{count} rules"))?;
+        lists.push(list);
+    }
+    let mut times = vec![Vec::new(); lists.len() + 1];
+    progress::during("classifying packets", || {
+        let mut matcher = Matcher::new(BATCH);
+        for _ in 0..WINDOWS {
+            for (list, times) in lists.iter().zip(&mut times) {
+                times.push(window(args.seconds / WINDOWS as f64, &packets, |batch| {
+                    classify(list, &mut matcher, batch)
+                }));
+            }
+            let (list, linear) = (&lists[0], &mut times[lists.len()]);
+            linear
+                .push(window(args.seconds / WINDOWS as f64, &packets, |batch| search(list, batch)));
+        }
+    });
+    let contestants = lists.iter().map(|list| ("classifier", list)).chain([("linear", &lists[0])]);
+    let first = Summary::of(&times[0]).median;
+    let scores: Vec<_> = contestants
+        .zip(&times)
+        .map(|((contestant, list), times)| {
+            let summary = Summary::of(times);
+            let (rules, bytes) = (list.rules().len(), list.footprint());
+            Score { contestant, rules, bytes, summary, ratio: summary.median / first }
+        })
+        .collect();
+    args.setting.record(scores.iter().map(|score| Figure {
+        bench: "acl",
+        table: &routes.name,
+        routes: score.rules,
+        contestant: score.contestant,
+        case: "IPv4, first rule of a packet",
+        threads: 1,
+        unit: "ns/packet",
+        summary: score.summary,
+        samples: WINDOWS,
+        bytes: score.bytes,
+    }))?;
+    print(args, &routes.name, &scores)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes `count` rules about the prefixes of a table.
+pub(super) fn rules(count: usize, table: &[(Prefix<u32>, Hop)]) -> Vec<Rule> {
+    let mut rng = Rng::with_seed(18);
+    let longer: Vec<_> = table.iter().filter(|(prefix, _)| prefix.len() >= 20).collect();
+    let ports = [22_u16, 25, 53, 80, 123, 179, 443, 445, 3389, 8080];
+    (0..count)
+        .map(|_| {
+            let mut prefix = || longer[rng.usize(..longer.len())].0;
+            let (one, other) = (prefix(), prefix());
+            let port = if rng.bool() { ports[rng.usize(..ports.len())] } else { rng.u16(1024..) };
+            let text = match rng.u8(..10) {
+                0..4 => format!("deny from {one}"),
+                4..7 => format!("permit to {one} ipproto tcp dport {port},{}", port / 2),
+                7..9 => format!("deny to {one} ipproto udp dport {}-{port}", port / 3),
+                _ => format!("deny from {one} to {other}"),
+            };
+            Rule::parse(&text, &|_| None).expect("a rule of a known form")
+        })
+        .collect()
+}
+
+/// A TCP or UDP packet of 46 bytes.
+fn packet(rng: &mut Rng, src: u32, dst: u32) -> [u8; 46] {
+    let protocol = if rng.bool() { 6 } else { 17 };
+    let header = ipv4::Header { total_len: 46, ttl: 64, protocol, src, dst, ..Default::default() };
+    let mut packet = [0; 46];
+    header.emit(&mut packet).expect("46 bytes hold a header");
+    rng.fill(&mut packet[20..24]);
+    packet
+}
+
+fn compare(list: &AccessList, packets: &[[u8; 46]]) -> anyhow::Result<()> {
+    let mut matcher = Matcher::<u32>::new(BATCH);
+    for batch in packets[..COMPARED].chunks(BATCH) {
+        matcher.clear();
+        ensure!(batch.iter().all(|packet| matcher.push(packet)), "a packet is refused");
+        matcher.classify(list.v4());
+        for (at, packet) in batch.iter().enumerate() {
+            let fields = u32::fields(packet).context("a packet without fields")?;
+            let slowly = list.matches(&fields).next().map(|rule| rule as u32);
+            let quickly = matcher.first(list.v4(), at, 0);
+            ensure!(quickly == slowly, "{quickly:?} and not {slowly:?} for {packet:02x?}");
+        }
+    }
+    Ok(())
+}
+
+fn classify(list: &AccessList, matcher: &mut Matcher<u32>, batch: &[[u8; 46]]) -> u32 {
+    matcher.clear();
+    batch.iter().for_each(|packet| {
+        matcher.push(packet);
+    });
+    matcher.classify(list.v4());
+    let rules = (0..batch.len()).map(|at| matcher.first(list.v4(), at, 0).unwrap_or(u32::MAX));
+    rules.fold(0, u32::wrapping_add)
+}
+
+fn search(list: &AccessList, batch: &[[u8; 46]]) -> u32 {
+    let rule = |packet: &[u8; 46]| {
+        let fields = u32::fields(packet)?;
+        list.matches(&fields).next().map(|rule| rule as u32)
+    };
+    batch.iter().map(|packet| rule(packet).unwrap_or(u32::MAX)).fold(0, u32::wrapping_add)
+}
+
+/// Returns the nanoseconds a packet in a window of some seconds.
+fn window(seconds: f64, packets: &[[u8; 46]], mut examine: impl FnMut(&[[u8; 46]]) -> u32) -> f64 {
+    let (start, clock) = (Instant::now(), Clock::start());
+    let (mut count, mut sum) = (0, 0_u32);
+    while start.elapsed().as_secs_f64() < seconds {
+        for batch in packets.chunks(BATCH) {
+            sum = sum.wrapping_add(examine(batch));
+            count += batch.len();
+        }
+    }
+    std::hint::black_box(sum);
+    clock.seconds() * 1e9 / count as f64
+}
+
+#[expect(clippy::print_stdout, reason = "the result")]
+fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
+    if args.setting.output.json {
+        println!("{}", serde_json::to_string_pretty(scores)?);
+        return Ok(());
+    }
+    println!("{table}; one core, batches of {BATCH} IPv4 packets, median of {WINDOWS} windows");
+    for Score { contestant, rules, bytes, summary, ratio } in scores {
+        let Summary { median, mad, min, max } = summary;
+        print!("  {contestant}, {rules} rules: {median:.1} ±{mad:.1} ns a packet");
+        println!(" ({min:.1} to {max:.1}), {ratio:.2} times the first, {} KiB", bytes / 1024);
+    }
+    Ok(())
+}

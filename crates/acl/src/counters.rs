@@ -1,0 +1,69 @@
+//! Counters: packets and bytes by rule, which one worker writes and others read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The packets and bytes that a rule has matched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleCount {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of IP packets.
+    pub bytes: u64,
+    /// Of the packets, those that a policer has dropped.
+    pub exceeded: u64,
+}
+
+impl RuleCount {
+    /// Adds another count.
+    pub fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.exceeded += other.exceeded;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Cell {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    exceeded: AtomicU64,
+}
+
+/// The counters of a list's rules, and of the packets that none of them has ended.
+#[derive(Debug)]
+pub struct RuleCounters(Box<[Cell]>);
+
+impl RuleCounters {
+    /// Makes the counters of `rules` rules; the number of the default is `rules`.
+    pub fn new(rules: usize) -> Self {
+        Self((0..=rules).map(|_| Cell::default()).collect())
+    }
+
+    /// Counts a packet. Only one thread may count.
+    #[inline]
+    pub fn count(&self, rule: usize, bytes: u16) -> u64 {
+        let Some(cell) = self.0.get(rule) else { return 0 };
+        let packets = cell.packets.load(Ordering::Relaxed) + 1;
+        cell.packets.store(packets, Ordering::Relaxed);
+        let bytes = cell.bytes.load(Ordering::Relaxed) + u64::from(bytes);
+        cell.bytes.store(bytes, Ordering::Relaxed);
+        packets
+    }
+
+    /// Counts a packet that a policer drops; it has been counted as a match.
+    #[inline]
+    pub fn count_exceeded(&self, rule: usize) {
+        if let Some(cell) = self.0.get(rule) {
+            cell.exceeded.store(cell.exceeded.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the counts by rule; the last one is that of the default.
+    pub fn read(&self) -> impl Iterator<Item = RuleCount> {
+        self.0.iter().map(|cell| RuleCount {
+            packets: cell.packets.load(Ordering::Relaxed),
+            bytes: cell.bytes.load(Ordering::Relaxed),
+            exceeded: cell.exceeded.load(Ordering::Relaxed),
+        })
+    }
+}

@@ -1,0 +1,199 @@
+//! Dimensions: for each value of a field, the row of the rules that allow it.
+//!
+//! ```text
+//!   address ─► fib::Fib ─► hop ─► row          port ─► array ─► row
+//! ```
+//!
+//! A value's row has the rules with a condition on the field that allow it. Rules without a condition
+//! allow every value; they are in no row, but in `any`, word by word: the classifier puts rules with
+//! and without a condition on a field into different words.
+
+use fib::{Choice, Fib, Full, Hop, Prefix, Rib};
+
+use crate::rows::{Rows, RowsBuilder};
+use crate::{Field, PacketFamily, Rule};
+
+/// The place of each rule in the sets, and the rules by place.
+#[derive(Debug)]
+pub(crate) struct Places<'r> {
+    /// The rules with their places.
+    pub(crate) rules: Vec<(usize, &'r Rule)>,
+    /// The number of words of a set.
+    pub(crate) words: usize,
+}
+
+/// The rows of one dimension.
+#[derive(Debug)]
+pub(crate) struct Dimension {
+    rows: Rows,
+    /// The words whose rules have no condition here.
+    any: Box<[u64]>,
+}
+
+impl Dimension {
+    fn new(rows: Rows, places: &Places<'_>, has_condition: impl Fn(&Rule) -> bool) -> Self {
+        let mut any = vec![0_u64; places.words.div_ceil(64)];
+        for &(place, rule) in &places.rules {
+            if !has_condition(rule) {
+                let word = place / 64;
+                any[word / 64] |= 1 << (word % 64);
+            }
+        }
+        Self { rows, any: any.into() }
+    }
+
+    /// Returns which of the 64 words from number 64 × `part` on may have a rule that allows a value,
+    /// by the value's row.
+    #[inline(always)]
+    pub(crate) fn present(&self, row: u32, part: usize) -> u64 {
+        self.rows.present(row, part) | self.any.get(part).copied().unwrap_or(0)
+    }
+
+    /// Returns the rules of a word that allow a value, by the value's row.
+    #[inline(always)]
+    pub(crate) fn word(&self, row: u32, part: usize, at: u32) -> u64 {
+        if self.any.get(part).is_some_and(|any| any >> at & 1 == 1) {
+            return u64::MAX;
+        }
+        self.rows.word(row, part, at)
+    }
+
+    fn footprint(&self) -> usize {
+        self.rows.footprint() + size_of_val(&*self.any)
+    }
+}
+
+/// The dimension of the source or the destination.
+#[derive(Debug)]
+pub(crate) struct AddressDimension<A: PacketFamily> {
+    /// The rows, as hops.
+    table: Fib<A>,
+    pub(crate) dimension: Dimension,
+}
+
+impl<A: PacketFamily> AddressDimension<A> {
+    /// Builds the dimension; `of` returns the prefixes of a rule with a condition.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`], if the table's layout has no room for the prefixes.
+    ///
+    /// # Complexity
+    ///
+    /// O(p log p + p × rules / 64) for p prefixes.
+    pub(crate) fn build(
+        places: &Places<'_>,
+        of: impl Fn(&Rule) -> Option<&[Prefix<A>]>,
+    ) -> Result<Self, Full> {
+        let mut conditions: Vec<(Prefix<A>, usize)> = Vec::new();
+        for &(place, rule) in &places.rules {
+            let prefixes = of(rule).unwrap_or_default();
+            conditions.extend(prefixes.iter().map(|&prefix| (prefix, place)));
+        }
+        conditions.sort_unstable_by_key(|&(prefix, place)| (prefix.addr(), prefix.len(), place));
+        let mut rows = RowsBuilder::new(places.words);
+        // An address in no prefix has no hop, which is 0.
+        rows.add(&vec![0; places.words]);
+        let mut rib = Rib::new();
+        // The prefixes around the present one, each with the rules of all prefixes around it.
+        let mut around: Vec<(Prefix<A>, Vec<u64>)> = Vec::new();
+        for group in conditions.chunk_by(|a, b| a.0 == b.0) {
+            let prefix = group[0].0;
+            while around.last().is_some_and(|(outer, _)| !outer.covers(prefix)) {
+                around.pop();
+            }
+            let outer = around.last().map(|(_, set)| set.clone());
+            let mut set = outer.unwrap_or_else(|| vec![0; places.words]);
+            for &(_, place) in group {
+                set[place / 64] |= 1 << (place % 64);
+            }
+            rib.insert(prefix, Hop(rows.add(&set)));
+            around.push((prefix, set));
+        }
+        let table = Fib::build(&rib, Choice::Auto, 1)?;
+        let dimension = Dimension::new(rows.finish(), places, |rule| of(rule).is_some());
+        Ok(Self { table, dimension })
+    }
+
+    /// Finds the row of each address.
+    #[inline]
+    pub(crate) fn lookup(&self, addresses: &[A], rows: &mut [Hop]) {
+        self.table.lookup_batch(addresses, rows);
+    }
+
+    pub(crate) fn footprint(&self) -> usize {
+        self.table.footprint() + self.dimension.footprint()
+    }
+}
+
+/// The dimension of another field.
+#[derive(Debug)]
+pub(crate) struct FieldDimension {
+    pub(crate) field: Field,
+    /// The row of each value, and of packets without the field.
+    by_value: Box<[u32]>,
+    pub(crate) dimension: Dimension,
+}
+
+impl FieldDimension {
+    /// Builds the dimension of a field.
+    ///
+    /// # Complexity
+    ///
+    /// O((values + ranges) × rules / 64).
+    pub(crate) fn build(places: &Places<'_>, field: Field) -> Self {
+        let mut rows = RowsBuilder::new(places.words);
+        let mut set = vec![0_u64; places.words];
+        let mut by_value = vec![0; field.values() + 1];
+        // The places whose rules begin or cease to allow at each value.
+        let mut changes: Vec<(usize, usize)> = Vec::new();
+        for &(place, rule) in &places.rules {
+            if !rule.constrains(field) {
+                continue;
+            }
+            match rule.ranges(field) {
+                Some(ranges) => {
+                    for (first, last) in ranges.merged() {
+                        changes.push((first.into(), place));
+                        changes.push((usize::from(last) + 1, place));
+                    }
+                }
+                None => {
+                    let mut allowed = false;
+                    for value in 0..=field.values() {
+                        if rule.allows(field, value) != allowed {
+                            allowed = !allowed;
+                            changes.push((value, place));
+                        }
+                    }
+                }
+            }
+        }
+        changes.sort_unstable();
+        let mut changes = changes.into_iter().peekable();
+        let mut row = rows.add(&set);
+        for (value, slot) in by_value.iter_mut().enumerate() {
+            let mut has_changed = false;
+            while let Some((_, place)) = changes.next_if(|(at, _)| *at == value) {
+                set[place / 64] ^= 1 << (place % 64);
+                has_changed = true;
+            }
+            if has_changed {
+                row = rows.add(&set);
+            }
+            *slot = row;
+        }
+        let dimension = Dimension::new(rows.finish(), places, |rule| rule.constrains(field));
+        Self { field, by_value: by_value.into(), dimension }
+    }
+
+    /// Returns the row of a value.
+    #[inline(always)]
+    pub(crate) fn row(&self, value: usize) -> u32 {
+        self.by_value.get(value).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn footprint(&self) -> usize {
+        size_of_val(&*self.by_value) + self.dimension.footprint()
+    }
+}

@@ -1,0 +1,162 @@
+//! Fields: what rules are about, read from a packet.
+//!
+//! The protocol of an IPv6 packet is the one behind its extension headers. Ports, ICMP type and TCP
+//! flags are those of the packet or of its first fragment: a later fragment has none (RFC 1858), and
+//! so has a packet that ends before them.
+
+use std::fmt::Debug;
+
+use fib::{Family, Prefix};
+use wire::{icmp, ipv4, ipv6, tcp, udp};
+
+use crate::Addresses;
+use crate::field::{Field, FragmentKind};
+
+/// The value of a field of 8 bits that a packet does not have.
+const NO_BYTE: u16 = 1 << 8;
+/// The value of a port that a packet does not have.
+const NO_PORT: u32 = 1 << 16;
+
+/// The fields of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields<A> {
+    /// The source.
+    pub src: A,
+    /// The destination.
+    pub dst: A,
+    source_port: u32,
+    destination_port: u32,
+    protocol: u16,
+    icmp_type: u16,
+    icmp_code: u16,
+    flags: u16,
+    /// The length of the IP packet in bytes.
+    pub length: u16,
+    dscp: u8,
+    fragment: FragmentKind,
+}
+
+impl<A: Copy> Fields<A> {
+    /// Returns the value of a field; without the field it is [`Field::values`].
+    #[inline(always)]
+    pub fn value(&self, field: Field) -> usize {
+        match field {
+            Field::Protocol => self.protocol.into(),
+            Field::SourcePort => self.source_port as usize,
+            Field::DestinationPort => self.destination_port as usize,
+            Field::IcmpType => self.icmp_type.into(),
+            Field::IcmpCode => self.icmp_code.into(),
+            Field::TcpFlags => self.flags.into(),
+            Field::Fragment => self.fragment as usize,
+            Field::Dscp => self.dscp.into(),
+            Field::Length => self.length.into(),
+        }
+    }
+
+    fn new(src: A, dst: A, length: u16, dscp: u8) -> Self {
+        Self {
+            src,
+            dst,
+            source_port: NO_PORT,
+            destination_port: NO_PORT,
+            protocol: NO_BYTE,
+            icmp_type: NO_BYTE,
+            icmp_code: NO_BYTE,
+            flags: NO_BYTE,
+            length,
+            dscp,
+            fragment: FragmentKind::Whole,
+        }
+    }
+
+    /// Reads the header of a protocol from the payload of a packet or of its first fragment.
+    #[inline(always)]
+    fn read_upper(&mut self, protocol: u8, payload: &[u8]) {
+        match protocol {
+            tcp::PROTOCOL | udp::PROTOCOL | DCCP | SCTP | UDP_LITE => {
+                if let Some(&[s1, s0, d1, d0]) = payload.first_chunk() {
+                    self.source_port = u16::from_be_bytes([s1, s0]).into();
+                    self.destination_port = u16::from_be_bytes([d1, d0]).into();
+                }
+                if protocol == tcp::PROTOCOL
+                    && let Some(&flags) = payload.get(13)
+                {
+                    self.flags = flags.into();
+                }
+            }
+            icmp::PROTOCOL | icmp::PROTOCOL_V6 => {
+                if let Some(&kind) = payload.first() {
+                    self.icmp_type = kind.into();
+                }
+                if let Some(&code) = payload.get(1) {
+                    self.icmp_code = code.into();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+const DCCP: u8 = 33;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+
+/// The protocols that have ports.
+pub(crate) const WITH_PORTS: [u8; 5] = [tcp::PROTOCOL, udp::PROTOCOL, DCCP, SCTP, UDP_LITE];
+
+/// The operations that differ between the address families.
+pub trait PacketFamily: Family + Debug {
+    /// Reads the fields of an IP packet of this family; `None` if its header is not valid.
+    fn fields(packet: &[u8]) -> Option<Fields<Self>>;
+
+    /// Returns the prefixes of this family.
+    fn prefixes(addresses: &Addresses) -> &[Prefix<Self>];
+}
+
+impl PacketFamily for u32 {
+    #[inline(always)]
+    fn fields(packet: &[u8]) -> Option<Fields<Self>> {
+        let packet = ipv4::View::parse(packet).ok()?;
+        let mut fields =
+            Fields::new(packet.src(), packet.dst(), packet.total_len(), packet.tos() >> 2);
+        let protocol = packet.protocol();
+        fields.protocol = protocol.into();
+        if packet.is_fragment() {
+            let is_first = packet.fragment_offset() == 0;
+            fields.fragment = if is_first { FragmentKind::First } else { FragmentKind::Later };
+        }
+        if fields.fragment != FragmentKind::Later {
+            fields.read_upper(protocol, packet.payload());
+        }
+        Some(fields)
+    }
+
+    fn prefixes(addresses: &Addresses) -> &[Prefix<Self>] {
+        &addresses.v4
+    }
+}
+
+impl PacketFamily for u128 {
+    #[inline(always)]
+    fn fields(packet: &[u8]) -> Option<Fields<Self>> {
+        let packet = ipv6::View::parse(packet).ok()?;
+        let length = packet.payload_len().saturating_add(ipv6::LEN as u16);
+        let mut fields =
+            Fields::new(packet.src(), packet.dst(), length, packet.traffic_class() >> 2);
+        let Ok(upper) = packet.upper() else { return Some(fields) };
+        fields.protocol = upper.protocol.into();
+        if let Some(fragment) = upper.fragment {
+            let is_first = fragment.offset == 0;
+            fields.fragment = if is_first { FragmentKind::First } else { FragmentKind::Later };
+        }
+        if fields.fragment != FragmentKind::Later {
+            let payload = packet.payload().get(upper.offset - ipv6::LEN..).unwrap_or_default();
+            fields.read_upper(upper.protocol, payload);
+        }
+        Some(fields)
+    }
+
+    fn prefixes(addresses: &Addresses) -> &[Prefix<Self>] {
+        &addresses.v6
+    }
+}

@@ -1,0 +1,184 @@
+//! nft: access lists as a ruleset of the kernel's nftables.
+//!
+//! Linux forwards what the router does not: while it is stopped, and packets that are too long for it
+//! or that it punts. The same lists protect that path as this ruleset, which `nft -f` loads. It is also
+//! what the classifier is compared with.
+//!
+//! Lists of received packets are examined before routing, as by the router; packets for this machine
+//! pass. Lists of sent packets are examined where the kernel forwards.
+//!
+//! Differences: nftables sends no copy of a packet as it arrived from here, so `mirror` and `sample`
+//! only count; and the bursts of policers are those of nftables.
+
+use std::fmt::Write;
+
+use crate::fields::WITH_PORTS;
+use crate::{AccessList, Action, Addresses, FragmentMatch, PacketFamily, Ranges, Rate, Rule};
+
+/// A list with the interfaces whose packets it examines.
+#[derive(Clone, Copy, Debug)]
+pub struct AppliedList<'l> {
+    /// The list.
+    pub list: &'l AccessList,
+    /// The interfaces that packets arrive on.
+    pub inbound: &'l [String],
+    /// The interfaces that packets leave by.
+    pub outbound: &'l [String],
+}
+
+/// The name of the ruleset's table.
+pub const TABLE: &str = "fingerpost_acl";
+
+/// Returns the ruleset of the lists, which replaces an earlier one.
+pub fn ruleset(lists: &[AppliedList<'_>]) -> String {
+    let mut text =
+        format!("table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n");
+    for applied in lists {
+        chain(&mut text, applied.list);
+    }
+    let hooks = [
+        ("inbound", "prerouting priority raw", "iifname"),
+        ("outbound", "forward priority filter", "oifname"),
+    ];
+    for (chain, hook, selector) in hooks {
+        let is_inbound = chain == "inbound";
+        let _ = writeln!(text, "\tchain {chain} {{\n\t\ttype filter hook {hook}; policy accept;");
+        if is_inbound {
+            text.push_str("\t\tfib daddr type { local, broadcast, anycast, multicast } accept\n");
+        }
+        for applied in lists {
+            let names = if is_inbound { applied.inbound } else { applied.outbound };
+            for name in names {
+                let _ = writeln!(text, "\t\t{selector} {name:?} jump {}", applied.list.name);
+            }
+        }
+        text.push_str("\t}\n");
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn chain(text: &mut String, list: &AccessList) {
+    let _ = writeln!(text, "\tchain {} {{", list.name);
+    for rule in list.rules() {
+        let _ = writeln!(text, "\t\t# {rule}");
+        if rule.is_about::<u32>() {
+            let conditions = conditions::<u32>(rule, "ip", "ipv4", fragment_v4);
+            let _ = writeln!(text, "\t\t{conditions}{}", action(&rule.action));
+        }
+        if rule.is_about::<u128>() {
+            let conditions = conditions::<u128>(rule, "ip6", "ipv6", fragment_v6);
+            let _ = writeln!(text, "\t\t{conditions}{}", action(&rule.action));
+        }
+    }
+    let _ = writeln!(text, "\t\tcounter {}\n\t}}", if list.permits { "accept" } else { "drop" });
+}
+
+fn action(action: &Action) -> String {
+    match action {
+        Action::Permit => "counter accept".to_owned(),
+        Action::Deny => "counter drop".to_owned(),
+        Action::Count | Action::Mirror { .. } => "counter".to_owned(),
+        Action::Police(Rate::Packets(rate)) => {
+            format!(
+                "counter limit rate over {rate}/second burst {} packets drop",
+                (rate / 20).max(8)
+            )
+        }
+        Action::Police(Rate::Bits(rate)) => {
+            let bytes = (rate / 8).max(1);
+            let burst = (bytes / 20).max(32 << 10);
+            format!("counter limit rate over {bytes} bytes/second burst {burst} bytes drop")
+        }
+    }
+}
+
+fn conditions<A: PacketFamily>(
+    rule: &Rule,
+    ip: &str,
+    family: &str,
+    fragment: fn(FragmentMatch) -> &'static str,
+) -> String {
+    let mut text = format!("meta nfproto {family} ");
+    for (word, addresses) in [("saddr", &rule.from), ("daddr", &rule.to)] {
+        if let Some(addresses) = addresses {
+            let _ = write!(text, "{ip} {word} {} ", prefixes::<A>(addresses));
+        }
+    }
+    if let Some(dscp) = &rule.dscp {
+        let _ = write!(text, "{ip} dscp {} ", set(dscp));
+    }
+    if let Some(kind) = rule.fragment {
+        let _ = write!(text, "{} ", fragment(kind));
+    }
+    if let Some(lengths) = &rule.lengths {
+        let _ = write!(text, "meta length {} ", set(lengths));
+    }
+    let ports = [("sport", &rule.source_ports), ("dport", &rule.destination_ports)];
+    let needs_protocol = ports.iter().any(|(_, ports)| ports.is_some());
+    match &rule.protocols {
+        Some(protocols) => {
+            let _ = write!(text, "meta l4proto {} ", set(protocols));
+        }
+        None if needs_protocol => {
+            let with_ports = WITH_PORTS.map(|number| number.to_string()).join(", ");
+            let _ = write!(text, "meta l4proto {{ {with_ports} }} ");
+        }
+        None => {}
+    }
+    for (word, ports) in ports {
+        if let Some(ports) = ports {
+            let _ = write!(text, "th {word} {} ", set(ports));
+        }
+    }
+    for (at, numbers) in [(0, &rule.icmp_types), (8, &rule.icmp_codes)] {
+        if let Some(numbers) = numbers {
+            let _ = write!(text, "@th,{at},8 {} ", set(numbers));
+        }
+    }
+    if let Some(flags) = rule.flags {
+        let _ = write!(text, "@th,104,8 & {:#04x} == {:#04x} ", flags.mask, flags.set);
+    }
+    text
+}
+
+fn prefixes<A: PacketFamily>(addresses: &Addresses) -> String {
+    let mut sorted = A::prefixes(addresses).to_vec();
+    sorted.sort_unstable_by_key(|prefix| (prefix.addr(), prefix.len()));
+    // Intervals of a set must not overlap.
+    let mut apart: Vec<fib::Prefix<A>> = Vec::new();
+    for prefix in sorted {
+        if !apart.last().is_some_and(|last| last.covers(prefix)) {
+            apart.push(prefix);
+        }
+    }
+    let texts: Vec<_> = apart.iter().map(ToString::to_string).collect();
+    format!("{{ {} }}", texts.join(", "))
+}
+
+/// Returns ranges as a set whose intervals do not overlap.
+fn set(ranges: &Ranges) -> String {
+    let texts = ranges.merged().into_iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    format!("{{ {} }}", texts.collect::<Vec<_>>().join(", "))
+}
+
+fn fragment_v4(kind: FragmentMatch) -> &'static str {
+    match kind {
+        FragmentMatch::No => "ip frag-off & 0x3fff == 0",
+        FragmentMatch::Yes => "ip frag-off & 0x3fff != 0",
+        FragmentMatch::First => "ip frag-off & 0x3fff == 0x2000",
+        FragmentMatch::Later => "ip frag-off & 0x1fff != 0",
+    }
+}
+
+fn fragment_v6(kind: FragmentMatch) -> &'static str {
+    match kind {
+        FragmentMatch::No => "exthdr frag missing",
+        FragmentMatch::Yes => "exthdr frag exists",
+        FragmentMatch::First => "frag frag-off == 0",
+        FragmentMatch::Later => "frag frag-off != 0",
+    }
+}

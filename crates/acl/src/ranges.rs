@@ -1,0 +1,90 @@
+//! Ranges: numbers that a field of a packet may have, such as `22,80-90`.
+
+use std::fmt;
+
+/// Inclusive ranges of numbers, in the order in which they are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranges(Vec<(u16, u16)>);
+
+impl Ranges {
+    /// Makes the range of one number.
+    pub fn single(number: u16) -> Self {
+        Self(vec![(number, number)])
+    }
+
+    /// Parses numbers and ranges with commas between them; `name` translates a word, and `most` is the
+    /// greatest number.
+    ///
+    /// # Errors
+    ///
+    /// A description of the error.
+    pub fn parse(
+        text: &str,
+        most: u16,
+        name: impl Fn(&str) -> Option<u16>,
+    ) -> Result<Self, String> {
+        let number = |text: &str| match text.parse::<u16>() {
+            Ok(number) if number <= most => Ok(number),
+            Ok(_) => Err(format!("{text} is out of range: at most {most}")),
+            Err(_) => name(text).ok_or_else(|| format!("{text:?} is not a number up to {most}")),
+        };
+        let range = |text: &str| {
+            let (first, last) = match text.split_once('-') {
+                // A name may contain a hyphen.
+                Some((first, last)) if name(text).is_none() => (number(first)?, number(last)?),
+                _ => (number(text)?, number(text)?),
+            };
+            if first > last {
+                return Err(format!("{text} is empty: write {last}-{first}"));
+            }
+            Ok((first, last))
+        };
+        text.split(',').map(range).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns whether a number is in a range.
+    pub fn contains(&self, number: u16) -> bool {
+        self.iter().any(|(first, last)| (first..=last).contains(&number))
+    }
+
+    /// Iterates over the ranges.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u16)> {
+        self.0.iter().copied()
+    }
+
+    /// Returns the ranges in ascending order, those that touch as one.
+    pub fn merged(&self) -> Vec<(u16, u16)> {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let mut merged: Vec<(u16, u16)> = Vec::new();
+        for (first, last) in sorted {
+            match merged.last_mut() {
+                Some((_, end)) if u32::from(first) <= u32::from(*end) + 1 => *end = last.max(*end),
+                _ => merged.push((first, last)),
+            }
+        }
+        merged
+    }
+
+    /// Returns the number, if there is only one.
+    pub fn number(&self) -> Option<u16> {
+        match self.0[..] {
+            [(first, last)] if first == last => Some(first),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (first, last)) in self.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            if first == last {
+                write!(f, "{comma}{first}")?;
+            } else {
+                write!(f, "{comma}{first}-{last}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! Rules: an action, and the conditions on a packet's fields under which it applies.
+//!
+//! A condition that is absent holds for every packet. A condition on a field that a packet does not
+//! have, such as the ports of a later fragment, does not hold.
+
+use std::fmt;
+
+use crate::field::{Field, FragmentKind};
+use crate::fields::{Fields, PacketFamily};
+use crate::{Addresses, Ranges};
+
+/// The action of a rule on a packet that it matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The packet passes; no further rule is examined.
+    Permit,
+    /// The packet is dropped.
+    Deny,
+    /// Nothing but its counter.
+    Count,
+    /// The packets beyond a rate are dropped.
+    Police(Rate),
+    /// A copy of one packet in `one_in`, chosen by chance, leaves by an interface, as it arrived.
+    Mirror {
+        /// The interface.
+        interface: String,
+        /// 1: a copy of every packet.
+        one_in: u32,
+    },
+}
+
+impl Action {
+    /// Returns whether no further rule is examined.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::Permit | Self::Deny)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Permit => f.write_str("permit"),
+            Self::Deny => f.write_str("deny"),
+            Self::Count => f.write_str("count"),
+            Self::Police(rate) => write!(f, "police {rate}"),
+            Self::Mirror { interface, one_in: 1 } => write!(f, "mirror {interface}"),
+            Self::Mirror { interface, one_in } => write!(f, "sample {one_in} {interface}"),
+        }
+    }
+}
+
+/// The rate of a policer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Bits of IP packets a second.
+    Bits(u64),
+    /// Packets a second.
+    Packets(u64),
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Packets(rate) => write!(f, "{rate}pps"),
+            Self::Bits(rate) => {
+                let units = [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")];
+                let unit = units.into_iter().find(|(unit, _)| rate > 0 && rate % unit == 0);
+                let (unit, name) = unit.unwrap_or((1, "bit"));
+                write!(f, "{}{name}", rate / unit)
+            }
+        }
+    }
+}
+
+/// The TCP flags that a packet must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpFlags {
+    /// Those of `mask` that are set.
+    pub set: u8,
+    /// Those that are examined.
+    pub mask: u8,
+}
+
+impl TcpFlags {
+    /// Returns whether a header's flags are as required.
+    pub fn matches(self, flags: u8) -> bool {
+        flags & self.mask == self.set
+    }
+}
+
+/// The fragments that a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FragmentMatch {
+    /// Packets that are not fragments.
+    No,
+    /// All fragments.
+    Yes,
+    /// First fragments, which have the ports.
+    First,
+    /// Fragments after the first.
+    Later,
+}
+
+impl FragmentMatch {
+    /// Returns whether a packet is of this kind.
+    pub fn matches(self, kind: FragmentKind) -> bool {
+        match self {
+            Self::No => kind == FragmentKind::Whole,
+            Self::Yes => kind != FragmentKind::Whole,
+            Self::First => kind == FragmentKind::First,
+            Self::Later => kind == FragmentKind::Later,
+        }
+    }
+}
+
+/// One line of an access list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its action.
+    pub action: Action,
+    /// The source's prefixes.
+    pub from: Option<Addresses>,
+    /// The destination's prefixes.
+    pub to: Option<Addresses>,
+    /// The protocols.
+    pub protocols: Option<Ranges>,
+    /// The source ports.
+    pub source_ports: Option<Ranges>,
+    /// The destination ports.
+    pub destination_ports: Option<Ranges>,
+    /// The ICMP types.
+    pub icmp_types: Option<Ranges>,
+    /// The ICMP codes.
+    pub icmp_codes: Option<Ranges>,
+    /// The TCP flags.
+    pub flags: Option<TcpFlags>,
+    /// The kind of fragment.
+    pub fragment: Option<FragmentMatch>,
+    /// The code points.
+    pub dscp: Option<Ranges>,
+    /// The lengths of the IP packet in bytes.
+    pub lengths: Option<Ranges>,
+}
+
+impl Rule {
+    /// Makes the rule that matches every packet.
+    pub fn all(action: Action) -> Self {
+        Self {
+            action,
+            from: None,
+            to: None,
+            protocols: None,
+            source_ports: None,
+            destination_ports: None,
+            icmp_types: None,
+            icmp_codes: None,
+            flags: None,
+            fragment: None,
+            dscp: None,
+            lengths: None,
+        }
+    }
+
+    /// Returns whether packets of a family can match: each list of addresses has one of it.
+    pub fn is_about<A: PacketFamily>(&self) -> bool {
+        let has = |addresses: &Addresses| !A::prefixes(addresses).is_empty();
+        self.from.iter().chain(&self.to).all(has)
+    }
+
+    /// Returns whether a packet fulfils all conditions. O(prefixes and ranges of the rule).
+    pub fn matches<A: PacketFamily>(&self, packet: &Fields<A>) -> bool {
+        let is_in = |addresses: &Option<Addresses>, address: A| {
+            addresses.as_ref().is_none_or(|addresses| {
+                A::prefixes(addresses).iter().any(|prefix| prefix.contains(address))
+            })
+        };
+        is_in(&self.from, packet.src)
+            && is_in(&self.to, packet.dst)
+            && Field::ALL.into_iter().all(|field| self.allows(field, packet.value(field)))
+    }
+
+    /// Returns whether the rule has a condition on a field.
+    pub(crate) fn constrains(&self, field: Field) -> bool {
+        match field {
+            Field::TcpFlags => self.flags.is_some(),
+            Field::Fragment => self.fragment.is_some(),
+            _ => self.ranges(field).is_some(),
+        }
+    }
+
+    /// Returns whether the condition on a field allows a value; without the field it is
+    /// [`Field::values`].
+    pub(crate) fn allows(&self, field: Field, value: usize) -> bool {
+        if !self.constrains(field) {
+            return true;
+        }
+        if value >= field.values() {
+            return false;
+        }
+        match field {
+            Field::TcpFlags => self.flags.is_some_and(|flags| flags.matches(value as u8)),
+            Field::Fragment => {
+                let kinds = [FragmentKind::Whole, FragmentKind::First, FragmentKind::Later];
+                self.fragment.is_some_and(|fragment| fragment.matches(kinds[value]))
+            }
+            _ => self.ranges(field).is_some_and(|ranges| ranges.contains(value as u16)),
+        }
+    }
+
+    /// Returns the condition on a field whose values are ordered.
+    pub(crate) fn ranges(&self, field: Field) -> Option<&Ranges> {
+        match field {
+            Field::Protocol => self.protocols.as_ref(),
+            Field::SourcePort => self.source_ports.as_ref(),
+            Field::DestinationPort => self.destination_ports.as_ref(),
+            Field::IcmpType => self.icmp_types.as_ref(),
+            Field::IcmpCode => self.icmp_codes.as_ref(),
+            Field::Dscp => self.dscp.as_ref(),
+            Field::Length => self.lengths.as_ref(),
+            Field::TcpFlags | Field::Fragment => None,
+        }
+    }
+}

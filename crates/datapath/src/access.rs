@@ -1,0 +1,378 @@
+//! Access lists: the packets that a port's lists deny, by the direction in which they pass it.
+//!
+//! ```text
+//!   frames ─► parse ─► lists of the ports they arrived on ─► lookup ─► lists of the ports they leave by
+//!                       └ denied, beyond a rate: refused      └ the same
+//!                       └ mirrored: a copy leaves by another port
+//! ```
+//!
+//! Lists of received packets are examined before the lookup, so that a packet that they deny causes no
+//! ICMP error and is not punted. Packets for this machine are not examined: the steering program passes
+//! them to Linux, whose own filter decides (nftables). Lists of sent packets are examined once the port
+//! is known, and before the packet is changed: also for a next hop without a MAC address, and for packets
+//! that Linux forwards by that port. ICMP errors and other packets that this machine originates are in
+//! no list.
+//!
+//! The control plane publishes the lists by port number. A list has counters for each worker, and
+//! policers that all workers share (the crate `acl`).
+//!
+//! Limits: a packet that waits for a neighbor is not examined again if its route changes meanwhile. A copy
+//! is lost without a count if no frame is free.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use acl::{Action, Classifier, InstalledList, Matcher, PacketFamily};
+use fib::Reader;
+use port::{Arena, Frame};
+use wire::ethernet;
+
+use super::batch::{Kind, SIZE};
+use super::ingress::FrameIngress;
+use super::refusals::Refusals;
+use super::turn::Lane;
+use super::{Adjacencies, Batch, FIRST_STACKED, Verdict, flow_v4, flow_v6};
+use crate::stats::WorkerStats;
+
+/// No list, and no port.
+const NONE: u16 = u16::MAX;
+
+/// A list, and the ports that its copies leave by.
+#[derive(Clone, Debug)]
+pub struct AppliedList {
+    list: Arc<InstalledList>,
+    /// The port of each rule that makes copies; empty if no rule does.
+    mirrors: Box<[u16]>,
+}
+
+impl AppliedList {
+    /// Applies a list; `port` returns the number of an interface's port, which has a queue of its own.
+    /// Rules whose interface is no port make no copies.
+    pub fn new(list: Arc<InstalledList>, port: impl Fn(&str) -> Option<u16>) -> Self {
+        let mirror = |action: &Action| match action {
+            Action::Mirror { interface, .. } => port(interface).unwrap_or(NONE),
+            _ => NONE,
+        };
+        let mirrors: Box<[_]> = list.list.rules().iter().map(|rule| mirror(&rule.action)).collect();
+        let has_mirrors = mirrors.iter().any(|port| *port != NONE);
+        Self { list, mirrors: if has_mirrors { mirrors } else { Box::default() } }
+    }
+}
+
+/// The list of each port in one direction.
+#[derive(Clone, Debug, Default)]
+struct ListsByPort {
+    by_port: Vec<u16>,
+    stacked: Vec<u16>,
+}
+
+impl ListsByPort {
+    fn new(lists: impl IntoIterator<Item = (u16, u16)>) -> Self {
+        let mut all = Self::default();
+        for (port, list) in lists {
+            let (slots, at) = match port.checked_sub(FIRST_STACKED) {
+                None => (&mut all.by_port, port),
+                Some(at) => (&mut all.stacked, at),
+            };
+            let at = usize::from(at);
+            slots.resize(slots.len().max(at + 1), NONE);
+            slots[at] = list;
+        }
+        all
+    }
+
+    #[inline]
+    fn get(&self, port: u16) -> u16 {
+        let list = match port.checked_sub(FIRST_STACKED) {
+            None => self.by_port.get(usize::from(port)),
+            Some(at) => self.stacked.get(usize::from(at)),
+        };
+        list.copied().unwrap_or(NONE)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.by_port.is_empty() && self.stacked.is_empty()
+    }
+}
+
+/// The lists of all ports.
+#[derive(Clone, Debug, Default)]
+pub struct AccessLists {
+    lists: Vec<AppliedList>,
+    inbound: ListsByPort,
+    outbound: ListsByPort,
+}
+
+impl AccessLists {
+    /// Makes the lists of ports: pairs of a port number and an index of `lists`, for packets that arrive
+    /// on the port and for those that leave by it. Ports that are not named have none.
+    pub fn new(
+        lists: Vec<AppliedList>,
+        inbound: impl IntoIterator<Item = (u16, u16)>,
+        outbound: impl IntoIterator<Item = (u16, u16)>,
+    ) -> Self {
+        Self { lists, inbound: ListsByPort::new(inbound), outbound: ListsByPort::new(outbound) }
+    }
+}
+
+/// The frames of a batch that are examined, and what happens to them.
+pub(super) struct AccessBatch<'w> {
+    pub(super) arena: &'w mut Arena,
+    pub(super) lanes: &'w mut [Lane],
+    pub(super) frames: &'w [Frame],
+    /// The ingress of each frame; none if all arrived on `number`.
+    pub(super) arrivals: &'w [FrameIngress],
+    pub(super) number: u16,
+    pub(super) batch: &'w Batch,
+    pub(super) refusals: &'w mut Refusals,
+    pub(super) stats: &'w WorkerStats,
+}
+
+impl AccessBatch<'_> {
+    #[inline]
+    fn ingress(&self, at: usize) -> FrameIngress {
+        self.arrivals.get(at).copied().unwrap_or(FrameIngress::untagged(self.number))
+    }
+
+    /// Returns a frame without the tags of the VLAN device that it arrived on.
+    #[inline]
+    fn untagged(&self, at: usize) -> &[u8] {
+        let tags = usize::from(self.ingress(at).tags);
+        let frame = self.frames.get(at).map(|frame| self.arena.bytes(frame));
+        frame.and_then(|frame| frame.get(tags..)).unwrap_or_default()
+    }
+}
+
+/// A worker's part of the access lists: all the memory that it uses.
+pub(super) struct AccessStage {
+    lists: Reader<AccessLists>,
+    /// The number of the worker.
+    worker: usize,
+    /// The list of each frame.
+    list_of: [u16; SIZE],
+    v4: Examined<u32>,
+    v6: Examined<u128>,
+    /// The time from which policers count.
+    origin: Instant,
+}
+
+impl AccessStage {
+    /// Allocates the memory of the worker with this number.
+    pub(super) fn new(lists: Reader<AccessLists>, worker: usize) -> Self {
+        let (v4, v6) = (Examined::new(), Examined::new());
+        Self { lists, worker, list_of: [NONE; SIZE], v4, v6, origin: Instant::now() }
+    }
+
+    /// Releases lists that have been replaced.
+    pub(super) fn idle(&mut self) {
+        self.lists.idle();
+    }
+
+    /// Examines the frames of a batch, whose hops are known.
+    #[inline]
+    pub(super) fn examine(&mut self, mut batch: AccessBatch<'_>, adjacencies: &Adjacencies) {
+        let Self { lists, list_of, worker, v4, v6, origin } = self;
+        let lists = lists.current();
+        let (worker, origin) = (*worker, *origin);
+        if !lists.inbound.is_empty() && select_inbound(lists, list_of, &batch) {
+            Examination { lists, list_of, worker, v4, v6, origin }.run(&mut batch);
+        }
+        if !lists.outbound.is_empty() && select_outbound(lists, list_of, &batch, adjacencies) {
+            Examination { lists, list_of, worker, v4, v6, origin }.run(&mut batch);
+        }
+    }
+}
+
+/// Stores the list of each frame by the port that it arrived on; returns whether there is one.
+fn select_inbound(lists: &AccessLists, list_of: &mut [u16; SIZE], batch: &AccessBatch<'_>) -> bool {
+    let mut has_list = false;
+    for ((at, (kind, _)), slot) in batch.batch.outcomes().enumerate().zip(list_of) {
+        let is_examined = match kind {
+            Kind::V4 | Kind::V6 => true,
+            // Their senders may get an ICMP error.
+            Kind::Done(Verdict::TtlExpired | Verdict::SourceRoute | Verdict::LinkLocal) => true,
+            Kind::Done(_) | Kind::Deferred => false,
+        };
+        *slot = if is_examined { lists.inbound.get(batch.ingress(at).port) } else { NONE };
+        has_list |= *slot != NONE;
+    }
+    has_list
+}
+
+/// Stores the list of each frame by the port that it leaves by; returns whether there is one.
+fn select_outbound(
+    lists: &AccessLists,
+    list_of: &mut [u16; SIZE],
+    batch: &AccessBatch<'_>,
+    adjacencies: &Adjacencies,
+) -> bool {
+    let mut has_list = false;
+    for ((at, (kind, hop)), slot) in batch.batch.outcomes().enumerate().zip(list_of) {
+        *slot = NONE;
+        if batch.refusals.get(at).is_some() {
+            continue;
+        }
+        let adjacency = match kind {
+            Kind::V4 => adjacencies.resolve(hop, |seed| flow_v4(batch.untagged(at), seed)),
+            Kind::V6 => adjacencies.resolve(hop, |seed| flow_v6(batch.untagged(at), seed)),
+            Kind::Done(_) | Kind::Deferred => continue,
+        };
+        *slot = adjacency.exit().map_or(NONE, |port| lists.outbound.get(port));
+        has_list |= *slot != NONE;
+    }
+    has_list
+}
+
+/// The examination of a batch whose lists are known.
+struct Examination<'w> {
+    lists: &'w AccessLists,
+    list_of: &'w [u16; SIZE],
+    worker: usize,
+    v4: &'w mut Examined<u32>,
+    v6: &'w mut Examined<u128>,
+    origin: Instant,
+}
+
+impl Examination<'_> {
+    /// Examines each frame by its list.
+    fn run(self, batch: &mut AccessBatch<'_>) {
+        let Self { lists, list_of, worker, v4, v6, origin } = self;
+        let list_of = list_of.get(..batch.frames.len()).unwrap_or_default();
+        // Policers read the clock at most once a batch.
+        let mut time = None;
+        let mut now = || *time.get_or_insert_with(|| origin.elapsed().as_nanos() as u64);
+        for (number, applied) in (0..).zip(&lists.lists) {
+            if !list_of.contains(&number) {
+                continue;
+            }
+            v4.clear();
+            v6.clear();
+            for (at, _) in list_of.iter().enumerate().filter(|(_, list)| **list == number) {
+                let packet = batch.untagged(at).get(ethernet::LEN..).unwrap_or_default();
+                match packet.first().map(|first| first >> 4) {
+                    Some(6) => v6.push(at, packet),
+                    _ => v4.push(at, packet),
+                }
+            }
+            let list = &applied.list.list;
+            v4.examine(list.v4(), applied, worker, batch, &mut now);
+            v6.examine(list.v6(), applied, worker, batch, &mut now);
+        }
+    }
+}
+
+/// The packets of one family that a list examines.
+struct Examined<A> {
+    matcher: Matcher<A>,
+    /// The index of each packet's frame.
+    frames: Vec<u16>,
+}
+
+impl<A: PacketFamily> Examined<A> {
+    fn new() -> Self {
+        Self { matcher: Matcher::new(SIZE), frames: Vec::with_capacity(SIZE) }
+    }
+
+    fn clear(&mut self) {
+        self.matcher.clear();
+        self.frames.clear();
+    }
+
+    #[inline]
+    fn push(&mut self, at: usize, packet: &[u8]) {
+        if self.matcher.push(packet) {
+            self.frames.push(at as u16);
+        }
+    }
+
+    /// Applies the rules of a list to the packets.
+    fn examine(
+        &mut self,
+        classifier: &Classifier<A>,
+        applied: &AppliedList,
+        worker: usize,
+        batch: &mut AccessBatch<'_>,
+        now: &mut impl FnMut() -> u64,
+    ) {
+        let AppliedList { list, mirrors } = applied;
+        if self.matcher.is_empty() {
+            return;
+        }
+        let Some(counters) = list.counters(worker) else { return };
+        self.matcher.classify(classifier);
+        let rules = list.list.rules();
+        for (packet, &frame) in self.frames.iter().enumerate() {
+            let (at, length) = (usize::from(frame), self.matcher.length(packet));
+            let mut from = 0;
+            loop {
+                let Some(number) = self.matcher.first(classifier, packet, from) else {
+                    counters.count(rules.len(), length);
+                    if !list.list.permits {
+                        batch.refusals.refuse(at, Verdict::AclDenied);
+                    }
+                    break;
+                };
+                let rule = number as usize;
+                let count = counters.count(rule, length);
+                match rules.get(rule).map(|rule| &rule.action) {
+                    None | Some(Action::Permit) => break,
+                    Some(Action::Deny) => {
+                        batch.refusals.refuse(at, Verdict::AclDenied);
+                        break;
+                    }
+                    Some(Action::Count) => {}
+                    Some(Action::Police(_)) => {
+                        let policer = list.policer(rule);
+                        if policer.is_some_and(|policer| !policer.admit(now(), length)) {
+                            counters.count_exceeded(rule);
+                            batch.refusals.refuse(at, Verdict::AclPoliced);
+                            break;
+                        }
+                    }
+                    Some(Action::Mirror { one_in, .. }) => {
+                        let port = mirrors.get(rule).copied().unwrap_or(NONE);
+                        if port != NONE && is_sampled(count, *one_in) {
+                            batch.mirror(at, port);
+                        }
+                    }
+                }
+                from = number + 1;
+            }
+        }
+        // The staged frames are copies only, and leave room for the batch.
+        let has_mirrors = !mirrors.is_empty();
+        for lane in batch.lanes.iter_mut().filter(|lane| has_mirrors && !lane.staged.is_empty()) {
+            lane.send(batch.arena, batch.stats);
+        }
+    }
+}
+
+impl AccessBatch<'_> {
+    /// Stages a copy of a frame, as it arrived, on a port.
+    #[cold]
+    fn mirror(&mut self, at: usize, port: u16) {
+        let Some(frame) = self.frames.get(at) else { return };
+        let Some(lane) = self.lanes.get_mut(usize::from(port)) else { return };
+        if lane.staged.len() >= SIZE {
+            lane.send(self.arena, self.stats);
+        }
+        let Some(mut copy) = self.arena.alloc() else { return };
+        if !self.arena.resize(&mut copy, frame.len()) {
+            self.arena.free(copy);
+            return;
+        }
+        self.arena.copy(frame, 0..frame.len(), &copy, 0);
+        self.stats.originated();
+        lane.stage(self.arena, copy, frame.len());
+    }
+}
+
+/// Returns whether a rule's match with this number is one of those that are chosen: one in `one_in`, by
+/// chance, so that traffic with a rhythm is chosen from evenly.
+fn is_sampled(count: u64, one_in: u32) -> bool {
+    // The finalizer of SplitMix64.
+    let mut mixed = count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ mixed >> 31).is_multiple_of(one_in.max(1).into())
+}
