@@ -58,9 +58,9 @@ impl RuleCounters {
         }
     }
 
-    /// Returns the counts by rule; the last one is that of the default.
-    pub fn read(&self) -> impl Iterator<Item = RuleCount> {
-        self.0.iter().map(|cell| RuleCount {
+    /// Returns the count of a rule.
+    pub fn get(&self, rule: usize) -> RuleCount {
+        self.0.get(rule).map_or(RuleCount::default(), |cell| RuleCount {
             packets: cell.packets.load(Ordering::Relaxed),
             bytes: cell.bytes.load(Ordering::Relaxed),
             exceeded: cell.exceeded.load(Ordering::Relaxed),

@@ -1,6 +1,7 @@
 //! Fields: what rules are about, read from a packet.
 //!
-//! The protocol of an IPv6 packet is the one behind its extension headers. Ports, ICMP type and TCP
+//! The protocol of an IPv6 packet is the one behind its extension headers, or that of an authentication
+//! header, as in IPv4 and in Linux; a later fragment has one only if the chain has ended before. Ports, ICMP type and TCP
 //! flags are those of the packet or of its first fragment: a later fragment has none (RFC 1858), and
 //! so has a packet that ends before them.
 
@@ -53,7 +54,7 @@ impl<A: Copy> Fields<A> {
         }
     }
 
-    fn new(src: A, dst: A, length: u16, dscp: u8) -> Self {
+    pub(crate) fn new(src: A, dst: A, length: u16, dscp: u8) -> Self {
         Self {
             src,
             dst,
@@ -66,6 +67,24 @@ impl<A: Copy> Fields<A> {
             length,
             dscp,
             fragment: FragmentKind::Whole,
+        }
+    }
+
+    /// Sets the kind of fragment.
+    pub(crate) fn set_fragment(&mut self, fragment: FragmentKind) {
+        self.fragment = fragment;
+    }
+
+    /// Sets a field whose value is a number of the protocol or its header.
+    pub(crate) fn set(&mut self, field: Field, value: u16) {
+        match field {
+            Field::Protocol => self.protocol = value,
+            Field::SourcePort => self.source_port = value.into(),
+            Field::DestinationPort => self.destination_port = value.into(),
+            Field::IcmpType => self.icmp_type = value,
+            Field::IcmpCode => self.icmp_code = value,
+            Field::TcpFlags => self.flags = value,
+            Field::Fragment | Field::Dscp | Field::Length => {}
         }
     }
 
@@ -100,6 +119,10 @@ impl<A: Copy> Fields<A> {
 const DCCP: u8 = 33;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
+
+/// The extension headers of IPv6 that lead on to the protocol.
+const EXTENSIONS: [u8; 5] =
+    [ipv6::HOP_BY_HOP, ipv6::ROUTING, ipv6::FRAGMENT, ipv6::AUTHENTICATION, ipv6::DESTINATION];
 
 /// The protocols that have ports.
 pub(crate) const WITH_PORTS: [u8; 5] = [tcp::PROTOCOL, udp::PROTOCOL, DCCP, SCTP, UDP_LITE];
@@ -143,11 +166,15 @@ impl PacketFamily for u128 {
         let length = packet.payload_len().saturating_add(ipv6::LEN as u16);
         let mut fields =
             Fields::new(packet.src(), packet.dst(), length, packet.traffic_class() >> 2);
-        let Ok(upper) = packet.upper() else { return Some(fields) };
+        let Ok(upper) = packet.upper_or_authentication() else { return Some(fields) };
         fields.protocol = upper.protocol.into();
         if let Some(fragment) = upper.fragment {
             let is_first = fragment.offset == 0;
             fields.fragment = if is_first { FragmentKind::First } else { FragmentKind::Later };
+            // The rest of the chain is in the first fragment.
+            if !is_first && EXTENSIONS.contains(&upper.protocol) {
+                fields.protocol = NO_BYTE;
+            }
         }
         if fields.fragment != FragmentKind::Later {
             let payload = packet.payload().get(upper.offset - ipv6::LEN..).unwrap_or_default();

@@ -1,18 +1,41 @@
 //! Installed lists: a list with the state that workers share.
+//!
+//! A changed list is installed beside the one that workers still use. Its counters continue those of the
+//! equal rules of that one, exactly: it reads both until the next change.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::{AccessList, Action, Policer, RuleCount, RuleCounters};
+use crate::{AccessList, Action, Policer, Rule, RuleCount, RuleCounters};
 
 /// A list that workers examine packets by.
 #[derive(Debug)]
 pub struct InstalledList {
-    /// The list.
-    pub list: Arc<AccessList>,
-    /// The counters of each worker.
-    counters: Box<[RuleCounters]>,
+    tally: Arc<Tally>,
     /// The policer of each rule that has one; empty if no rule has.
     policers: Box<[Option<Policer>]>,
+    /// The counts that were carried over, by rule.
+    carried: Vec<RuleCount>,
+    /// The counters of the list before this one, which workers may still write.
+    before: Option<Arc<Tally>>,
+}
+
+/// A list, and the counters of each worker.
+#[derive(Debug)]
+struct Tally {
+    list: Arc<AccessList>,
+    counters: Box<[RuleCounters]>,
+}
+
+impl Tally {
+    /// Returns the counts of all workers by rule; the last one is that of the default.
+    fn counts(&self) -> impl Iterator<Item = RuleCount> {
+        (0..=self.list.rules().len()).map(|rule| {
+            let mut sum = RuleCount::default();
+            self.counters.iter().for_each(|counters| sum.add(counters.get(rule)));
+            sum
+        })
+    }
 }
 
 impl InstalledList {
@@ -25,17 +48,42 @@ impl InstalledList {
         };
         let policers: Box<[_]> = rules.iter().map(|rule| policer(&rule.action)).collect();
         let has_policers = policers.iter().any(Option::is_some);
+        let counters = (0..workers).map(|_| RuleCounters::new(rules.len())).collect();
         Self {
-            counters: (0..workers).map(|_| RuleCounters::new(rules.len())).collect(),
             policers: if has_policers { policers } else { Box::default() },
-            list,
+            carried: vec![RuleCount::default(); rules.len() + 1],
+            before: None,
+            tally: Arc::new(Tally { list, counters }),
         }
+    }
+
+    /// Makes the state of a list that replaces `before`, and continues the counters of equal rules and of
+    /// the default. Workers must have left the list that `before` has replaced.
+    ///
+    /// # Complexity
+    ///
+    /// O(rules of both).
+    pub fn replacing(list: Arc<AccessList>, workers: usize, before: &Self) -> Self {
+        let mut carried = before.carried.clone();
+        if let Some(older) = &before.before {
+            carry(older, before.list(), &mut carried);
+        }
+        let mut installed = Self::new(list, workers);
+        carry_counts(carried, before.list(), &installed.tally.list, &mut installed.carried);
+        installed.before = Some(Arc::clone(&before.tally));
+        installed
+    }
+
+    /// Returns the list.
+    #[inline]
+    pub fn list(&self) -> &AccessList {
+        &self.tally.list
     }
 
     /// Returns the counters that a worker writes; `None` beyond the number of workers.
     #[inline]
     pub fn counters(&self, worker: usize) -> Option<&RuleCounters> {
-        self.counters.get(worker)
+        self.tally.counters.get(worker)
     }
 
     /// Returns the policer of a rule.
@@ -46,10 +94,86 @@ impl InstalledList {
 
     /// Returns the counts of all workers by rule; the last one is that of the default.
     pub fn counts(&self) -> Vec<RuleCount> {
-        let mut counts = vec![RuleCount::default(); self.list.rules().len() + 1];
-        for counters in &self.counters {
-            counts.iter_mut().zip(counters.read()).for_each(|(sum, count)| sum.add(count));
+        let mut counts = self.carried.clone();
+        if let Some(before) = &self.before {
+            carry(before, self.list(), &mut counts);
         }
+        counts.iter_mut().zip(self.tally.counts()).for_each(|(sum, count)| sum.add(count));
         counts
+    }
+}
+
+/// Adds the counts of a list to those of the equal rules of another list.
+fn carry(from: &Tally, to: &AccessList, sums: &mut [RuleCount]) {
+    carry_counts(from.counts(), &from.list, to, sums);
+}
+
+fn carry_counts(
+    counts: impl IntoIterator<Item = RuleCount>,
+    from: &AccessList,
+    to: &AccessList,
+    sums: &mut [RuleCount],
+) {
+    let numbers: HashMap<_, _> = keys(to.rules()).zip(0..).collect();
+    let targets = keys(from.rules()).map(|key| numbers.get(&key).copied());
+    let targets = targets.chain([Some(to.rules().len())]);
+    for (count, target) in counts.into_iter().zip(targets) {
+        if let Some(sum) = target.and_then(|target| sums.get_mut(target)) {
+            sum.add(count);
+        }
+    }
+}
+
+/// Returns for each rule its text, and the number of equal rules before it.
+fn keys(rules: &[Rule]) -> impl Iterator<Item = (String, usize)> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    rules.iter().map(move |rule| {
+        let text = rule.to_string();
+        let count = seen.entry(text.clone()).or_default();
+        *count += 1;
+        (text, *count - 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::InstalledList;
+    use crate::{AccessList, Rule};
+
+    fn list(rules: &[&str]) -> Arc<AccessList> {
+        let rules = rules.iter().map(|text| Rule::parse(text, &|_| None).unwrap()).collect();
+        Arc::new(AccessList::build("list", true, rules).unwrap())
+    }
+
+    fn packets(list: &InstalledList) -> Vec<u64> {
+        list.counts().iter().map(|count| count.packets).collect()
+    }
+
+    #[test]
+    fn counters_of_equal_rules_continue_when_a_list_is_replaced() {
+        let count = |list: &InstalledList, worker: usize, rule: usize, times: usize| {
+            (0..times).for_each(|_| _ = list.counters(worker).unwrap().count(rule, 100));
+        };
+        let first = InstalledList::new(list(&["count", "permit dscp 1", "count"]), 2);
+        count(&first, 0, 0, 1);
+        count(&first, 1, 0, 2);
+        count(&first, 0, 1, 10);
+        count(&first, 1, 2, 100);
+        count(&first, 0, 3, 1000);
+        assert_eq!(packets(&first), [3, 10, 100, 1000]);
+        let rules = list(&["deny", "permit dscp 1", "count", "count", "count"]);
+        let second = InstalledList::replacing(rules, 1, &first);
+        // A worker has not left the first list yet.
+        count(&first, 0, 1, 5);
+        count(&second, 0, 0, 7);
+        assert_eq!(packets(&second), [7, 15, 3, 100, 0, 1000]);
+        let third = InstalledList::replacing(list(&["permit dscp 1"]), 3, &second);
+        count(&third, 2, 0, 1);
+        count(&second, 0, 1, 1);
+        count(&second, 0, 5, 1);
+        assert_eq!(packets(&third), [17, 1001]);
+        assert_eq!(third.counts()[0].bytes, 1700);
     }
 }

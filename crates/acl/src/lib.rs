@@ -31,6 +31,7 @@
 mod addresses;
 mod classifier;
 mod counters;
+mod described;
 mod dimension;
 mod field;
 mod fields;
@@ -47,6 +48,7 @@ mod text;
 pub use addresses::Addresses;
 pub use classifier::Classifier;
 pub use counters::{RuleCount, RuleCounters};
+pub use described::DescribedPacket;
 pub use field::{Field, FragmentKind};
 pub use fields::{Fields, PacketFamily};
 pub use installed::InstalledList;

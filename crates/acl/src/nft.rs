@@ -7,6 +7,8 @@
 //! Lists of received packets are examined before routing, as by the router; packets for this machine
 //! pass. Lists of sent packets are examined where the kernel forwards.
 //!
+//! Each rule has its number as the comment of all rules that it becomes here.
+//!
 //! Differences: nftables sends no copy of a packet as it arrived from here, so `mirror` and `sample`
 //! only count; and the bursts of policers are those of nftables.
 
@@ -60,18 +62,28 @@ pub fn ruleset(lists: &[AppliedList<'_>]) -> String {
 
 fn chain(text: &mut String, list: &AccessList) {
     let _ = writeln!(text, "\tchain {} {{", list.name);
-    for rule in list.rules() {
+    for (number, rule) in (1..).zip(list.rules()) {
         let _ = writeln!(text, "\t\t# {rule}");
+        let comment = format!("comment \"rule {number}\"");
+        let action = action(&rule.action);
+        let mut add = |conditions: String| {
+            let _ = writeln!(text, "\t\t{conditions}{action} {comment}");
+        };
         if rule.is_about::<u32>() {
-            let conditions = conditions::<u32>(rule, "ip", "ipv4", fragment_v4);
-            let _ = writeln!(text, "\t\t{conditions}{}", action(&rule.action));
+            let fragments = fragments_v4(rule.fragment, needs_header(rule));
+            add(conditions::<u32>(rule, "ip", "ipv4", fragments));
         }
         if rule.is_about::<u128>() {
-            let conditions = conditions::<u128>(rule, "ip6", "ipv6", fragment_v6);
-            let _ = writeln!(text, "\t\t{conditions}{}", action(&rule.action));
+            for fragments in fragments_v6(rule.fragment, needs_header(rule)) {
+                add(conditions::<u128>(rule, "ip6", "ipv6", fragments));
+            }
         }
     }
-    let _ = writeln!(text, "\t\tcounter {}\n\t}}", if list.permits { "accept" } else { "drop" });
+    let _ = writeln!(
+        text,
+        "\t\tcounter {} comment \"default\"\n\t}}",
+        if list.permits { "accept" } else { "drop" }
+    );
 }
 
 fn action(action: &Action) -> String {
@@ -93,12 +105,7 @@ fn action(action: &Action) -> String {
     }
 }
 
-fn conditions<A: PacketFamily>(
-    rule: &Rule,
-    ip: &str,
-    family: &str,
-    fragment: fn(FragmentMatch) -> &'static str,
-) -> String {
+fn conditions<A: PacketFamily>(rule: &Rule, ip: &str, family: &str, fragments: &str) -> String {
     let mut text = format!("meta nfproto {family} ");
     for (word, addresses) in [("saddr", &rule.from), ("daddr", &rule.to)] {
         if let Some(addresses) = addresses {
@@ -108,9 +115,7 @@ fn conditions<A: PacketFamily>(
     if let Some(dscp) = &rule.dscp {
         let _ = write!(text, "{ip} dscp {} ", set(dscp));
     }
-    if let Some(kind) = rule.fragment {
-        let _ = write!(text, "{} ", fragment(kind));
-    }
+    text.push_str(fragments);
     if let Some(lengths) = &rule.lengths {
         let _ = write!(text, "meta length {} ", set(lengths));
     }
@@ -165,20 +170,38 @@ fn set(ranges: &Ranges) -> String {
     format!("{{ {} }}", texts.collect::<Vec<_>>().join(", "))
 }
 
-fn fragment_v4(kind: FragmentMatch) -> &'static str {
-    match kind {
-        FragmentMatch::No => "ip frag-off & 0x3fff == 0",
-        FragmentMatch::Yes => "ip frag-off & 0x3fff != 0",
-        FragmentMatch::First => "ip frag-off & 0x3fff == 0x2000",
-        FragmentMatch::Later => "ip frag-off & 0x1fff != 0",
+/// Returns whether a rule is about the header of the upper protocol.
+fn needs_header(rule: &Rule) -> bool {
+    let Rule { source_ports, destination_ports, icmp_types, icmp_codes, flags, .. } = rule;
+    let ranges = [source_ports, destination_ports, icmp_types, icmp_codes];
+    flags.is_some() || ranges.iter().any(|ranges| ranges.is_some())
+}
+
+/// Returns the condition on fragments. Some kernels read the upper header of later fragments, too, where
+/// there is only payload, unless a condition excludes them.
+fn fragments_v4(kind: Option<FragmentMatch>, needs_header: bool) -> &'static str {
+    match (kind, needs_header) {
+        (None, false) => "",
+        (None, true) => "ip frag-off & 0x1fff == 0 ",
+        (Some(FragmentMatch::No), _) => "ip frag-off & 0x3fff == 0 ",
+        (Some(FragmentMatch::Yes), false) => "ip frag-off & 0x3fff != 0 ",
+        (Some(FragmentMatch::Yes), true) | (Some(FragmentMatch::First), _) => {
+            "ip frag-off & 0x3fff == 0x2000 "
+        }
+        (Some(FragmentMatch::Later), _) => "ip frag-off & 0x1fff != 0 ",
     }
 }
 
-fn fragment_v6(kind: FragmentMatch) -> &'static str {
-    match kind {
-        FragmentMatch::No => "exthdr frag missing",
-        FragmentMatch::Yes => "exthdr frag exists",
-        FragmentMatch::First => "frag frag-off == 0",
-        FragmentMatch::Later => "frag frag-off != 0",
+/// Returns the conditions on fragments, one of which is to hold.
+fn fragments_v6(kind: Option<FragmentMatch>, needs_header: bool) -> &'static [&'static str] {
+    match (kind, needs_header) {
+        (None, false) => &[""],
+        (None, true) => &["exthdr frag missing ", "frag frag-off == 0 "],
+        (Some(FragmentMatch::No), _) => &["exthdr frag missing "],
+        (Some(FragmentMatch::Yes), false) => &["exthdr frag exists "],
+        (Some(FragmentMatch::Yes), true) | (Some(FragmentMatch::First), _) => {
+            &["frag frag-off == 0 "]
+        }
+        (Some(FragmentMatch::Later), _) => &["frag frag-off != 0 "],
     }
 }

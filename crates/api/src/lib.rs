@@ -19,10 +19,12 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+mod access;
 mod distribution;
 mod gate;
 mod grantor;
 
+pub use access::{AccessInterface, AccessList, AccessRule};
 pub use distribution::DistributionStatus;
 pub use gate::{
     CandidateStatus, ChangedFlow, FlowStatus, GateStatus, Outcome, OutcomeChange, ProgramInfo,
@@ -101,6 +103,12 @@ pub enum Request {
     Feeds,
     /// The workers.
     Workers,
+    /// The access lists, with their counters.
+    AccessLists {
+        /// Only the list with this name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
     /// The results of the auditor.
     Audit,
     /// A gate, its table and its link.
@@ -173,6 +181,8 @@ pub enum Item {
     Feed(Feed),
     /// A worker.
     Worker(Worker),
+    /// An access list.
+    AccessList(AccessList),
     /// The report of an order.
     Done(String),
     /// The results of the auditor.

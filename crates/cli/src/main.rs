@@ -11,6 +11,7 @@
 //! bundle VERB          packs, signs and verifies policies for gates and grantors, rolls back
 //! policy test FILE     compares a candidate policy with the current one on recorded packets
 //! flow explain SRC DST prints the state of a flow at a running gate
+//! acl explain, nft     explains the rules for a packet, writes the lists for nftables
 //! show WHAT            prints the state of a running router, gate or grantor
 //! reload               makes a running router reload its configuration
 //! promote, demote IF   switches an interface between forwarding and observing
@@ -38,6 +39,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use output::failure::{explain, is_broken_pipe};
 
+mod acl;
 mod bundle;
 mod bundle_check;
 mod check;
@@ -96,6 +98,8 @@ enum Command {
     Lab(lab::Args),
     /// Query flows of a running gate, or retract them
     Flow(flow::Args),
+    /// Explain access lists of a configuration, or write them for nftables
+    Acl(acl::Args),
     /// Show the state of a running router, gate or grantor
     Show(show::Args),
     /// Make a running router, gate or grantor reload its configuration
@@ -154,6 +158,7 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Grantor(args) => grantor::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Flow(args) => flow::run(&args),
+        Command::Acl(args) => acl::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Reload(args) => order::reload(&args),
         Command::Promote(args) => order::promote(&args),

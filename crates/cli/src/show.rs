@@ -15,7 +15,7 @@ use api::{self, Bond, Item, Request, Vlan};
 use clap::Subcommand;
 
 use crate::client::{self, RESPONSE_TIMEOUT};
-use crate::{bundle, counters, flow, policy};
+use crate::{acl, bundle, counters, flow, policy};
 
 /// The arguments of `show`.
 #[derive(clap::Args)]
@@ -68,6 +68,12 @@ enum Query {
     Feeds,
     /// Show the packet counters of each worker
     Workers,
+    /// Show the access lists with the packets and bytes of each rule
+    Acl {
+        /// Show only this list
+        #[arg(value_name = "LIST")]
+        name: Option<String>,
+    },
     /// Show the results of the auditor, which compares lookups with the kernel
     Audit,
     /// Show a gate: policy, packets by verdict, flow table, link and grantors
@@ -101,6 +107,7 @@ impl Query {
             Self::Fib => Request::Fib,
             Self::Feeds => Request::Feeds,
             Self::Workers => Request::Workers,
+            Self::Acl { name } => Request::AccessLists { name: name.clone() },
             Self::Audit => Request::Audit,
             Self::Gate => Request::Gate,
             Self::Grantor => Request::Grantor,
@@ -148,6 +155,7 @@ fn push_json(array: &mut client::JsonArray<impl Write>, item: &Item) -> anyhow::
         Item::Feed(value) => array.push(value),
         Item::Worker(value) => array.push(value),
         Item::Done(value) => array.push(value),
+        Item::AccessList(value) => array.push(value),
         Item::Audit(value) => array.push(value),
         Item::Gate(value) => array.push(value),
         Item::Grantor(value) => array.push(value),
@@ -261,6 +269,7 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
             writeln!(out, "worker {}", worker.worker)?;
             counters::write(out, &worker.counters)
         }
+        Item::AccessList(list) => acl::write(out, list),
         Item::Audit(audit) => {
             let (checks, wrong) = (audit.checks, audit.mismatches);
             let (route_heals, heals) = (audit.route_heals, audit.heals);

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::checker::Checker;
 use super::{
     Config, ConfigError, DaemonSections, ImageFile, Interface, NextHop, RouteFile, Target,
-    TimeSpan, Via, feeds, text,
+    TimeSpan, Via, access, feeds, text,
 };
 use datapath::{Adjacency, PuntRates};
 
@@ -40,6 +40,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
             route(&mut c, &prefix, target, &mut routes_v4);
         }
     }
+    let access_lists = access::check(&mut c, file.prefix_list, file.access_list, path);
     let fpm = feeds::check(&mut c, file.feed);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
     let engine_v6 = engine(&mut c, file.fib.engine_v6, "fib.engine_v6", Choice::parse::<u128>);
@@ -77,6 +78,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         files,
         routes_v4,
         routes_v6,
+        access_lists,
         engine_v4,
         engine_v6,
         fpm,

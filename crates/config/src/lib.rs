@@ -23,6 +23,12 @@
 //! prefix = "198.51.100.0/24"
 //! nexthop = "blackhole"
 //!
+//! [[access_list]]
+//! name = "edge"                # prefixes, protocols, ports, …: config/access.rs
+//! inbound = ["eth0"]           # interfaces that packets arrive on; `outbound`: that they leave by
+//! default = "permit"
+//! rules = ["deny from 10.0.0.0/8"]
+//!
 //! [workers]
 //! cores = [0, 1]               # a worker on each; each interface's queues are divided among them
 //! stall_timeout = "100ms"      # a worker that stalls this long gets no more packets; 0: no limit
@@ -64,6 +70,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod check;
 mod checker;
 mod daemon;
@@ -89,6 +96,7 @@ use serde::de::DeserializeOwned;
 
 use datapath::ReversePathFilter;
 
+pub use access::AccessListConfig;
 pub use checker::Checker;
 pub use daemon::{ControlSection, DaemonConfig, DaemonSections, WorkersSection};
 pub use logging::{Level, LogSection};
@@ -113,6 +121,8 @@ pub struct Config {
     pub routes_v4: Vec<(Prefix<u32>, Target)>,
     /// IPv6 routes of the configuration itself.
     pub routes_v6: Vec<(Prefix<u128>, Target)>,
+    /// The access lists.
+    pub access_lists: Vec<AccessListConfig>,
     /// The engine of the IPv4 table.
     pub engine_v4: Choice,
     /// The engine of the IPv6 table.
@@ -325,6 +335,7 @@ impl Config {
             files: Vec::new(),
             routes_v4: Vec::new(),
             routes_v6: Vec::new(),
+            access_lists: Vec::new(),
             engine_v4: Choice::Auto,
             engine_v6: Choice::Auto,
             fpm: None,

@@ -71,6 +71,7 @@ impl Config {
             files,
             routes_v4,
             routes_v6,
+            access_lists,
             engine_v4,
             engine_v6,
             fpm,
@@ -92,6 +93,7 @@ impl Config {
         changed.compare("routes", Live, files, &new.files);
         changed.compare("route", Live, routes_v4, &new.routes_v4);
         changed.compare("route", Live, routes_v6, &new.routes_v6);
+        changed.compare("access_list", Live, access_lists, &new.access_lists);
         daemon.compare(&new.daemon, &mut changed);
         changed.compare("fib.engine", ReplacesWorkers, engine_v4, &new.engine_v4);
         changed.compare("fib.engine_v6", ReplacesWorkers, engine_v6, &new.engine_v6);
@@ -142,7 +144,9 @@ mod tests {
         let in_interface = |line| FILE.replace("'a'\n", &format!("'a'\n{line}\n"));
         let in_image = |line| format!("{FILE}{line}\n");
         assert_eq!(changed(FILE), ChangedKeys::default());
+        let list = "[[access_list]]\nname = 'a'\ndefault = 'deny'\n";
         for (text, class, key) in [
+            (format!("{FILE}{list}"), Live, "access_list"),
             (in_interface("rpf = 'strict'"), Live, "interface.rpf"),
             (in_interface("observe = true"), Live, "interface.observe"),
             (in_interface("mode = 'generic'"), ReplacesWorkers, "interface.mode"),

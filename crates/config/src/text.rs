@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::access::{AccessListSection, PrefixListSection};
 use super::{ControlSection, LogSection, MetricsSection, PuntSection, TimeSpan, WorkersSection};
 
 #[derive(Debug, Default, Deserialize)]
@@ -17,6 +18,8 @@ pub(super) struct File {
     pub(super) nexthop: Vec<NextHop>,
     pub(super) routes: Vec<Spanned<Routes>>,
     pub(super) route: Vec<Route>,
+    pub(super) prefix_list: Vec<PrefixListSection>,
+    pub(super) access_list: Vec<AccessListSection>,
     pub(super) workers: WorkersSection,
     pub(super) fib: Fib,
     pub(super) control: ControlSection,

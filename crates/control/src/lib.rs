@@ -36,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod allowed_hosts;
 mod audit;
 mod churn;

@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use super::handle::ControlHandle;
-use super::items;
 use super::kernel_sync::KernelSync;
+use super::{access, items};
 use crate::role::{Role, unavailable};
 use crate::view::View;
 use api::{Item, Request};
@@ -68,6 +68,11 @@ impl QueryHandle {
             }
             Request::Fib => control.call(|sync| items::fibs(&sync.plane)).ok_or_else(no_answer),
             Request::Feeds => control.call(|sync| items::feeds(sync)).ok_or_else(no_answer),
+            Request::AccessLists { name } => {
+                let lists = control.call(move |sync| access::views(&sync.plane, name.as_deref()));
+                let lists = lists.ok_or_else(no_answer)??;
+                Ok(lists.into_iter().map(|list| Item::AccessList(list.item())).collect())
+            }
             Request::Audit => {
                 control.call(|sync| vec![Item::Audit(sync.audit().clone())]).ok_or_else(no_answer)
             }

@@ -26,7 +26,8 @@ use crate::workers::Workers;
 use config::Config;
 use datapath::stats::WorkerStats;
 use datapath::{
-    Adjacencies, HELD, Hook, Ingresses, SIZE, Tables, WantReceiver, Worker, WorkerSetup, wants,
+    AccessLists, Adjacencies, HELD, Hook, Ingresses, SIZE, Tables, WantReceiver, Worker,
+    WorkerSetup, wants,
 };
 
 /// The largest MTU whose packets fit the smaller of the two frame sizes, and the larger.
@@ -207,6 +208,8 @@ pub struct Readers {
     pub adjacencies: Reader<Adjacencies>,
     /// The ports' addresses, tables and source checks.
     pub ingresses: Reader<Ingresses>,
+    /// The access lists of the ports.
+    pub access_lists: Reader<AccessLists>,
 }
 
 /// The hook of one worker.
@@ -411,7 +414,7 @@ pub fn start(
     }
     // No interface can fail from here on, so that no hook is lost.
     for (number, (core, arena, mine, others)) in parts.into_iter().enumerate() {
-        let Readers { tables, adjacencies, ingresses } = readers();
+        let Readers { tables, adjacencies, ingresses, access_lists } = readers();
         let (wants, want) = wants();
         wanted.push(want);
         if stats.len() == number {
@@ -420,7 +423,7 @@ pub fn start(
         let stats = Arc::clone(&stats[number]);
         let setup =
             WorkerSetup { arena, ports: mine, tables, adjacencies, ingresses, wants, stats };
-        let mut worker = Worker::new(setup);
+        let mut worker = Worker::new(setup).with_access_lists(access_lists, number);
         for (port, at) in others {
             worker = worker.with_queue(port, at);
         }

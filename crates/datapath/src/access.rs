@@ -10,7 +10,7 @@
 //! ICMP error and is not punted. Packets for this machine are not examined: the steering program passes
 //! them to Linux, whose own filter decides (nftables). Lists of sent packets are examined once the port
 //! is known, and before the packet is changed: also for a next hop without a MAC address, and for packets
-//! that Linux forwards by that port. ICMP errors and other packets that this machine originates are in
+//! that Linux forwards by that port; not for packets over its MTU, which get an ICMP error. ICMP errors and other packets that this machine originates are in
 //! no list.
 //!
 //! The control plane publishes the lists by port number. A list has counters for each worker, and
@@ -25,13 +25,14 @@ use std::time::Instant;
 use acl::{Action, Classifier, InstalledList, Matcher, PacketFamily};
 use fib::Reader;
 use port::{Arena, Frame};
-use wire::ethernet;
+use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Kind, SIZE};
 use super::ingress::FrameIngress;
+use super::punt::may_fragment;
 use super::refusals::Refusals;
 use super::turn::Lane;
-use super::{Adjacencies, Batch, FIRST_STACKED, Verdict, flow_v4, flow_v6};
+use super::{Adjacencies, Adjacency, Batch, FIRST_STACKED, Verdict, flow_v4, flow_v6};
 use crate::stats::WorkerStats;
 
 /// No list, and no port.
@@ -53,7 +54,8 @@ impl AppliedList {
             Action::Mirror { interface, .. } => port(interface).unwrap_or(NONE),
             _ => NONE,
         };
-        let mirrors: Box<[_]> = list.list.rules().iter().map(|rule| mirror(&rule.action)).collect();
+        let mirrors: Box<[_]> =
+            list.list().rules().iter().map(|rule| mirror(&rule.action)).collect();
         let has_mirrors = mirrors.iter().any(|port| *port != NONE);
         Self { list, mirrors: if has_mirrors { mirrors } else { Box::default() } }
     }
@@ -217,10 +219,28 @@ fn select_outbound(
             Kind::V6 => adjacencies.resolve(hop, |seed| flow_v6(batch.untagged(at), seed)),
             Kind::Done(_) | Kind::Deferred => continue,
         };
+        // As Linux, which answers before its filter.
+        if is_too_big(batch.untagged(at), adjacency) {
+            continue;
+        }
         *slot = adjacency.exit().map_or(NONE, |port| lists.outbound.get(port));
         has_list |= *slot != NONE;
     }
     has_list
+}
+
+/// Returns whether a packet exceeds the MTU of its link, and is not to be fragmented.
+fn is_too_big(frame: &[u8], adjacency: &Adjacency) -> bool {
+    let len = frame.len().saturating_sub(ethernet::LEN);
+    adjacency.port().is_ok() && len > usize::from(adjacency.mtu()) && {
+        let packet = frame.get(ethernet::LEN..).unwrap_or_default();
+        let length = match packet.first().map(|first| first >> 4) {
+            Some(6) => ipv6::View::parse(packet)
+                .map_or(0, |packet| ipv6::LEN + usize::from(packet.payload_len())),
+            _ => ipv4::View::parse(packet).map_or(0, |packet| packet.total_len().into()),
+        };
+        length > usize::from(adjacency.mtu()) && !may_fragment(frame)
+    }
 }
 
 /// The examination of a batch whose lists are known.
@@ -254,7 +274,7 @@ impl Examination<'_> {
                     _ => v4.push(at, packet),
                 }
             }
-            let list = &applied.list.list;
+            let list = applied.list.list();
             v4.examine(list.v4(), applied, worker, batch, &mut now);
             v6.examine(list.v6(), applied, worker, batch, &mut now);
         }
@@ -300,14 +320,14 @@ impl<A: PacketFamily> Examined<A> {
         }
         let Some(counters) = list.counters(worker) else { return };
         self.matcher.classify(classifier);
-        let rules = list.list.rules();
+        let rules = list.list().rules();
         for (packet, &frame) in self.frames.iter().enumerate() {
             let (at, length) = (usize::from(frame), self.matcher.length(packet));
             let mut from = 0;
             loop {
                 let Some(number) = self.matcher.first(classifier, packet, from) else {
                     counters.count(rules.len(), length);
-                    if !list.list.permits {
+                    if !list.list().permits {
                         batch.refusals.refuse(at, Verdict::AclDenied);
                     }
                     break;

@@ -46,7 +46,7 @@ use crate::http::Http;
 use crate::http_message::RequestHandler;
 use crate::kernel_sync::KernelSync;
 use crate::links;
-use crate::plane::{Plane, PlanePort, Ports, StaticFollower, WithoutRoutes};
+use crate::plane::{ActiveList, Plane, PlanePort, Ports, StaticFollower, WithoutRoutes};
 use crate::progress::{Progress, Turns};
 use crate::query::QueryHandle;
 use crate::role::{PlainRouter, Role, StaticRouter};
@@ -186,6 +186,7 @@ impl Daemon {
         let host = host.map_err(system("make the TAP device `fingerpost`"))?;
         let Prepared { mut plane, mut kernel, warnings } =
             prepare(&config, origin, &*role, &by_name)?;
+        plane.set_active_lists(compile(&config, &[])?);
         let source = match config.fpm.clone() {
             _ if is_static => RouteSource::Static,
             None => RouteSource::Kernel,
@@ -488,6 +489,11 @@ fn dump(
     publish(plane)
 }
 
+/// Compiles the access lists of a configuration, which replace those of `before`.
+fn compile(config: &Config, before: &[ActiveList]) -> Result<Vec<ActiveList>, StartError> {
+    Ok(ActiveList::compile(&config.access_lists, before, config.daemon.cores.len())?)
+}
+
 /// Publishes the state of the plane.
 fn publish(plane: &mut Plane) -> Result<(), StartError> {
     plane.commit();
@@ -500,6 +506,7 @@ fn readers(plane: &Plane) -> Readers {
         tables: plane.readers(),
         adjacencies: plane.adjacencies(),
         ingresses: plane.ingresses(),
+        access_lists: plane.access_lists(),
     }
 }
 

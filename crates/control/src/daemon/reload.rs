@@ -37,10 +37,10 @@ use std::time::{Duration, Instant};
 use port::af_xdp::Interface;
 
 use super::control;
-use super::{Daemon, Prepared, by_name, learn, publish, readers, system, table};
+use super::{Daemon, Prepared, by_name, compile, learn, publish, readers, system, table};
 use crate::devices::Devices;
 use crate::kernel_sync::KernelSync;
-use crate::plane::{Plane, PlanePort};
+use crate::plane::{ActiveList, Plane, PlanePort};
 use crate::start::{StartError, Started, Unserved, open, open_one, present, wanted_queues};
 use crate::view::Seen;
 use config::{self, ChangedKeys, Config, ConfigError, ReloadClass};
@@ -179,11 +179,13 @@ impl Daemon {
             return Ok(changes);
         }
         let routes = self.read_routes(&config).map_err(ReloadError::Start)?;
+        let lists = compile(&config, &self.active_lists()).map_err(ReloadError::Start)?;
         if changes.changed.is_empty() {
             self.config = config;
         } else {
             self.adjust(config).map_err(ReloadError::Start)?;
         }
+        self.handle.call(move |sync| sync.plane.set_active_lists(lists));
         if let Some(routes) = routes {
             changes.routes = self.replace_routes(routes).map_err(ReloadError::Start)?;
         }
@@ -229,6 +231,12 @@ impl Daemon {
         config.interfaces.iter().filter(stale).map(|wanted| wanted.name.clone()).collect()
     }
 
+    /// Returns the access lists that workers use.
+    fn active_lists(&self) -> Vec<ActiveList> {
+        let lists = self.handle.call(|sync| sync.plane.active_lists().to_vec());
+        lists.unwrap_or_default()
+    }
+
     /// Finds the device to which a name in a configuration refers: the one of that name, or else
     /// the one to which it referred before, which was renamed since.
     fn index_of(&self, name: &str) -> io::Result<u32> {
@@ -258,6 +266,9 @@ impl Daemon {
         let learned =
             learn(&config, self.origin, &*self.role, &index_of).map_err(ReloadError::Start)?;
         let Prepared { mut plane, kernel, warnings } = learned;
+        let lists = compile(&config, &self.active_lists()).map_err(ReloadError::Start)?;
+        plane.set_active_lists(lists);
+        publish(&mut plane).map_err(ReloadError::Start)?;
         self.warnings.extend(warnings);
         let locals = plane.locals().into_iter().collect();
         // Interfaces that are not open yet can be opened beside the others.

@@ -22,6 +22,7 @@
 //! The metrics of a role are in its own crate ([`Role::encode_metrics`]), those of the page's
 //! recorder in the page's ([`MetricSet`]).
 
+mod access;
 mod distribution;
 mod process;
 mod router;
@@ -35,6 +36,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::{Registry, Unit};
 
+use super::access::{ListView, views};
 use super::exposition::{Family, Writer, classic, family};
 use super::http_message::HttpResponse;
 use super::items;
@@ -82,6 +84,7 @@ struct Scrape {
     neighbors: BTreeMap<String, u64>,
     hops: u64,
     audit: Audit,
+    access_lists: Vec<ListView>,
     role: Arc<dyn Role>,
     more: Box<dyn MetricSet>,
 }
@@ -102,10 +105,12 @@ impl Scrape {
             let ports = plane.ports().clone();
             let hops = plane.hops().count() as u64;
             let audit = sync.audit().clone();
-            (items::fibs(plane), items::feeds(sync), ports, hops, neighbors, audit)
+            let lists = views(plane, None).unwrap_or_default();
+            (items::fibs(plane), items::feeds(sync), ports, hops, neighbors, audit, lists)
         });
         let no_answer = || "the control thread does not answer".to_owned();
-        let (fibs, feeds, ports, hops, neighbors, audit) = result.ok_or_else(no_answer)?;
+        let (fibs, feeds, ports, hops, neighbors, audit, access_lists) =
+            result.ok_or_else(no_answer)?;
         let interfaces = items::interfaces(&ports, &query.view)?;
         let fib = |item| if let Item::Fib(fib) = item { Some(fib) } else { None };
         let feed = |item| if let Item::Feed(feed) = item { Some(feed) } else { None };
@@ -120,6 +125,7 @@ impl Scrape {
             neighbors,
             hops,
             audit,
+            access_lists,
             role: Arc::clone(&query.role),
             more,
         })
@@ -162,6 +168,7 @@ impl Collector for Scrape {
         };
         to.level(&up, [([], self.uptime)])?;
         self.encode_workers(&mut to)?;
+        self.encode_access_lists(&mut to)?;
         self.encode_tables(&mut to)?;
         self.encode_feeds(&mut to)?;
         let (checks, mismatches, heals) =
@@ -235,6 +242,7 @@ mod tests {
             role: Arc::new(PlainRouter),
             more: Box::new(Nothing),
             audit: Audit { checks: 11, ..Audit::default() },
+            access_lists: Vec::new(),
         }
     }
 

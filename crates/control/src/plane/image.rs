@@ -279,6 +279,7 @@ impl Plane {
         let held = self.hops.seed((1..).zip(targets).map(target)).map_err(AdoptError::Full)?;
         self.update_adjacencies();
         self.publish_adjacencies();
+        self.access.publish(&self.ports, true);
         self.publish_ingresses(locals);
         // The next commit publishes the addresses that the kernel reports.
         self.locals_changed = true;

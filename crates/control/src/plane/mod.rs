@@ -4,7 +4,8 @@
 //!   feed::netlink::Kernel ─► Follower ─► Plane
 //!       route   ─► HopTarget ─► Hop ─► TableStore (IPv4, IPv6) ─┐
 //!       neighbor, link ─► Adjacency of each Hop ────────────────┤ commit
-//!       address, local routes ─► Ingresses ─────────────────────┘   └─► published to the workers
+//!       address, local routes ─► Ingresses ─────────────────────┤   └─► published to the workers
+//!   configuration ─► AccessLists ───────────────────────────────┘
 //! ```
 //!
 //! Each of the kernel's tables that a port belongs to (main, 254, by default) becomes a forwarding
@@ -30,6 +31,7 @@
 //!
 //! The plane uses no sockets and no threads: a test reports routes to it and reads as workers do.
 
+mod access;
 mod ages;
 mod bonds;
 mod hops;
@@ -55,8 +57,11 @@ use feed::netlink::{
 };
 use fib::{Choice, Full, Hop, Prefix, Publisher, Reader};
 
+use access::PlaneAccess;
 use ages::Ages;
-use datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, ReversePathFilter, Tables};
+use datapath::{
+    AccessLists, Adjacencies, Adjacency, Group, Ingress, Ingresses, ReversePathFilter, Tables,
+};
 use hops::Hops;
 use macvlans::MacVlans;
 use neighbors::NeighborTable;
@@ -64,6 +69,7 @@ use own_sources::InterfaceAddresses;
 use stacked::StackedDevices;
 use store::TableStore;
 
+pub use access::ActiveList;
 pub use ages::Age;
 pub use hops::HopTarget;
 pub use image::{AdoptError, InterfaceNames, SystemNames};
@@ -131,6 +137,7 @@ pub struct Plane {
     /// The router's own addresses, each with its table.
     locals: BTreeSet<(IpAddr, u32)>,
     ingresses: Publisher<Ingresses>,
+    access: PlaneAccess,
     locals_changed: bool,
     /// The hops of the image whose tables are in use, with a reference each.
     adopted: Option<Vec<Hop>>,
@@ -201,6 +208,7 @@ impl Plane {
             is_stale: false,
             locals: BTreeSet::new(),
             ingresses: Publisher::new(Ingresses::default()),
+            access: PlaneAccess::new(),
             // The first commit publishes the table of each port.
             locals_changed: true,
             adopted: None,
@@ -227,6 +235,21 @@ impl Plane {
     /// Returns a reader of the ingress data of each port, for a worker.
     pub fn ingresses(&self) -> Reader<Ingresses> {
         self.ingresses.reader()
+    }
+
+    /// Returns a reader of the access lists, for a worker.
+    pub fn access_lists(&self) -> Reader<AccessLists> {
+        self.access.reader()
+    }
+
+    /// Returns the access lists.
+    pub fn active_lists(&self) -> &[ActiveList] {
+        self.access.lists()
+    }
+
+    /// Replaces the access lists; the next commit publishes them.
+    pub fn set_active_lists(&mut self, lists: Vec<ActiveList>) {
+        self.access.set(lists);
     }
 
     /// Iterates over the tables, in the workers' order.
@@ -434,6 +457,7 @@ impl Plane {
         // Routes before the first commit existed before the start.
         self.ages.is_paused = false;
         let changed = self.is_stale && self.update_adjacencies();
+        self.access.publish(&self.ports, self.locals_changed || self.stacked_changed);
         if changed || self.stacked_changed {
             self.publish_adjacencies();
         }

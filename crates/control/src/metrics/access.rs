@@ -1,0 +1,34 @@
+//! The metrics of access lists.
+
+use std::fmt;
+
+use super::Scrape;
+use crate::access::ListTotals;
+use crate::exposition::{Writer, family};
+
+impl Scrape {
+    pub(super) fn encode_access_lists(&self, to: &mut Writer<'_>) -> fmt::Result {
+        let packets = self.access_lists.iter().flat_map(|list| {
+            let ListTotals { permitted, denied, policed } = list.totals();
+            let counts = [("permit", permitted), ("deny", denied), ("police", policed)];
+            counts.map(|(action, count)| ([("list", list.name()), ("action", action)], count))
+        });
+        let metric = family(
+            "access_list_packets",
+            "Packets that an access list has permitted, denied, or dropped by a policer; `show acl` \
+             has the counters of its rules",
+        );
+        to.counter(&metric, packets)?;
+        let idle = self.access_lists.iter().map(|list| {
+            let interfaces = list.inbound.iter().chain(&list.outbound);
+            let count = interfaces.filter(|interface| !interface.is_port).count();
+            ([("list", list.name())], count as u64)
+        });
+        let metric = family(
+            "access_list_interfaces_without_port",
+            "Interfaces of an access list that are no ports of the router, so that the list has no \
+             effect there; if it stays above 0, correct the name in the configuration",
+        );
+        to.gauge(&metric, idle)
+    }
+}
