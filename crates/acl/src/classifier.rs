@@ -21,23 +21,22 @@
 //! thousand rules have 157 words and three summaries. Rules that overlap in every field cost more: each
 //! word with a match is read.
 
-use fib::{Full, Hop};
+use fib::{Fib, Full};
 
-use crate::dimension::{AddressDimension, Dimension, FieldDimension, Places};
+use crate::dimension::{Dimension, FieldTable, Places, build_addresses};
 use crate::{Addresses, Field, PacketFamily, Rule};
 
-/// The greatest number of dimensions: source, destination and the other fields.
-pub(crate) const DIMENSIONS: usize = 2 + Field::ALL.len();
-
-/// The rows of one packet, by dimension.
-pub(crate) type PacketRows = [u32; DIMENSIONS];
+/// The greatest number of rules of a list.
+pub const MOST_RULES: usize = 65_536;
 
 /// The rules of one family, compiled.
 #[derive(Debug)]
 pub struct Classifier<A: PacketFamily> {
-    pub(crate) sources: Option<AddressDimension<A>>,
-    pub(crate) destinations: Option<AddressDimension<A>>,
-    pub(crate) fields: Vec<FieldDimension>,
+    pub(crate) sources: Option<Fib<A>>,
+    pub(crate) destinations: Option<Fib<A>>,
+    pub(crate) fields: Vec<FieldTable>,
+    /// Those of the source and the destination, if there are some, and then those of the fields.
+    pub(crate) dimensions: Vec<Dimension>,
     /// The number of summaries.
     parts: usize,
     /// The places of a word that have a rule.
@@ -69,18 +68,24 @@ impl<A: PacketFamily> Classifier<A> {
         }
         let words = by_place.len().div_ceil(64);
         let places = Places { rules: places, words };
-        let addresses = |of: for<'r> fn(&'r Rule) -> &'r Option<Addresses>| {
-            let has_condition = places.rules.iter().any(|(_, rule)| of(rule).is_some());
-            let build =
-                || AddressDimension::build(&places, |rule| of(rule).as_ref().map(A::prefixes));
-            has_condition.then(build).transpose()
+        let mut dimensions = Vec::new();
+        let mut addresses = |of: for<'r> fn(&'r Rule) -> &'r Option<Addresses>| {
+            if places.rules.iter().all(|(_, rule)| of(rule).is_none()) {
+                return Ok(None);
+            }
+            let (table, dimension) = build_addresses(&places, of)?;
+            dimensions.push(dimension);
+            Ok(Some(table))
         };
-        let sources = addresses(|rule| &rule.from)?;
-        let destinations = addresses(|rule| &rule.to)?;
-        let constrained =
-            |field: &Field| places.rules.iter().any(|(_, rule)| rule.constrains(*field));
-        let fields = Field::ALL.into_iter().filter(constrained);
-        let fields = fields.map(|field| FieldDimension::build(&places, field)).collect();
+        let (sources, destinations) = (addresses(|rule| &rule.from)?, addresses(|rule| &rule.to)?);
+        let mut fields = Vec::new();
+        for field in Field::ALL {
+            if places.rules.iter().any(|(_, rule)| rule.constrains(field)) {
+                let (table, dimension) = FieldTable::build(&places, field);
+                fields.push(table);
+                dimensions.push(dimension);
+            }
+        }
         let mut valid = vec![0; words];
         places.rules.iter().for_each(|(place, _)| valid[place / 64] |= 1 << (place % 64));
         by_place.resize(64 * words, u32::MAX);
@@ -88,6 +93,7 @@ impl<A: PacketFamily> Classifier<A> {
             sources,
             destinations,
             fields,
+            dimensions,
             parts: words.div_ceil(64),
             valid: valid.into(),
             rules: by_place.into(),
@@ -99,74 +105,60 @@ impl<A: PacketFamily> Classifier<A> {
         self.parts == 0
     }
 
-    /// Returns the dimensions, in the order of a packet's rows.
-    #[inline(always)]
-    fn dimensions(&self) -> impl Iterator<Item = &Dimension> {
-        let addresses = [&self.sources, &self.destinations].into_iter().flatten();
-        let addresses = addresses.map(|addresses| &addresses.dimension);
-        addresses.chain(self.fields.iter().map(|field| &field.dimension))
-    }
-
-    /// Returns the rows of a packet by the hops of its addresses and by its other fields.
-    #[inline(always)]
-    pub(crate) fn rows(
-        &self,
-        source: Hop,
-        destination: Hop,
-        value: impl Fn(Field) -> usize,
-    ) -> PacketRows {
-        let mut rows = [0; DIMENSIONS];
-        let addresses = [(&self.sources, source), (&self.destinations, destination)];
-        let addresses =
-            addresses.into_iter().filter_map(|(table, Hop(row))| table.as_ref().map(|_| row));
-        let others = self.fields.iter().map(|field| field.row(value(field.field)));
-        for (slot, row) in rows.iter_mut().zip(addresses.chain(others)) {
-            *slot = row;
-        }
-        rows
-    }
-
-    /// Returns the lowest rule from number `from` on that matches the packet with these rows.
+    /// Returns the number of summaries.
     #[inline]
-    pub(crate) fn first(&self, rows: &PacketRows, from: u32) -> Option<u32> {
-        let mut lowest = u32::MAX;
-        for part in 0..self.parts {
-            let each = || self.dimensions().zip(rows);
-            let mut candidates = match self.valid.len() - 64 * part {
-                words @ ..64 => (1 << words) - 1,
-                _ => u64::MAX,
-            };
-            for (dimension, row) in each() {
-                candidates &= dimension.present(*row, part);
+    pub(crate) fn parts(&self) -> usize {
+        self.parts
+    }
+
+    /// Returns the words of a summary.
+    pub(crate) fn words(&self, part: usize) -> u64 {
+        match self.valid.len().saturating_sub(64 * part) {
+            words @ ..64 => (1 << words) - 1,
+            _ => u64::MAX,
+        }
+    }
+
+    /// Returns the lowest rule from number `from` on, and below `lowest`, that matches a packet, among
+    /// the words that are candidates of a summary; `lowest` if there is none. The packet's row in each
+    /// dimension is `row` of its number.
+    #[inline]
+    pub(crate) fn lowest(
+        &self,
+        part: usize,
+        mut candidates: u64,
+        row: impl Fn(usize) -> u32,
+        from: u32,
+        mut lowest: u32,
+    ) -> u32 {
+        while candidates != 0 {
+            let at = candidates.trailing_zeros();
+            candidates &= candidates - 1;
+            let word = 64 * part + at as usize;
+            let mut bits = self.valid.get(word).copied().unwrap_or(0);
+            for (number, dimension) in self.dimensions.iter().enumerate() {
+                bits &= dimension.word(row(number), part, at);
             }
-            while candidates != 0 {
-                let at = candidates.trailing_zeros();
-                candidates &= candidates - 1;
-                let word = 64 * part + at as usize;
-                let mut bits = self.valid.get(word).copied().unwrap_or(0);
-                for (dimension, row) in each() {
-                    bits &= dimension.word(*row, part, at);
+            // The rules of a word are in order.
+            while bits != 0 {
+                let place = 64 * word + bits.trailing_zeros() as usize;
+                let rule = self.rules.get(place).copied().unwrap_or(u32::MAX);
+                if rule >= from {
+                    lowest = lowest.min(rule);
+                    break;
                 }
-                // The rules of a word are in order.
-                while bits != 0 {
-                    let place = 64 * word + bits.trailing_zeros() as usize;
-                    let rule = self.rules.get(place).copied().unwrap_or(u32::MAX);
-                    if rule >= from {
-                        lowest = lowest.min(rule);
-                        break;
-                    }
-                    bits &= bits - 1;
-                }
+                bits &= bits - 1;
             }
         }
-        (lowest != u32::MAX).then_some(lowest)
+        lowest
     }
 
     /// Returns the size in bytes.
     pub fn footprint(&self) -> usize {
-        let addresses = [&self.sources, &self.destinations].into_iter().flatten();
-        addresses.map(AddressDimension::footprint).sum::<usize>()
-            + self.fields.iter().map(FieldDimension::footprint).sum::<usize>()
+        let tables = [&self.sources, &self.destinations].into_iter().flatten();
+        tables.map(Fib::footprint).sum::<usize>()
+            + self.fields.iter().map(FieldTable::footprint).sum::<usize>()
+            + self.dimensions.iter().map(Dimension::footprint).sum::<usize>()
             + size_of_val(&*self.valid)
             + size_of_val(&*self.rules)
     }

@@ -11,7 +11,7 @@
 use fib::{Choice, Fib, Full, Hop, Prefix, Rib};
 
 use crate::rows::{Rows, RowsBuilder};
-use crate::{Field, PacketFamily, Rule};
+use crate::{Addresses, Field, Fields, PacketFamily, Rule};
 
 /// The place of each rule in the sets, and the rules by place.
 #[derive(Debug)]
@@ -42,11 +42,14 @@ impl Dimension {
         Self { rows, any: any.into() }
     }
 
-    /// Returns which of the 64 words from number 64 × `part` on may have a rule that allows a value,
-    /// by the value's row.
-    #[inline(always)]
-    pub(crate) fn present(&self, row: u32, part: usize) -> u64 {
-        self.rows.present(row, part) | self.any.get(part).copied().unwrap_or(0)
+    /// Removes from the candidates of each packet the words that have no rule which allows the value that
+    /// has the packet's row: of the 64 words from number 64 × `part` on.
+    #[inline]
+    pub(crate) fn narrow(&self, rows: &[Hop], part: usize, candidates: &mut [u64]) {
+        let any = self.any.get(part).copied().unwrap_or(0);
+        for (words, Hop(row)) in candidates.iter_mut().zip(rows) {
+            *words &= self.rows.present(*row, part) | any;
+        }
     }
 
     /// Returns the rules of a word that allow a value, by the value's row.
@@ -58,90 +61,70 @@ impl Dimension {
         self.rows.word(row, part, at)
     }
 
-    fn footprint(&self) -> usize {
+    pub(crate) fn footprint(&self) -> usize {
         self.rows.footprint() + size_of_val(&*self.any)
     }
 }
 
-/// The dimension of the source or the destination.
-#[derive(Debug)]
-pub(crate) struct AddressDimension<A: PacketFamily> {
-    /// The rows, as hops.
-    table: Fib<A>,
-    pub(crate) dimension: Dimension,
+/// Builds the dimension of the source or the destination, and the table of its rows, as hops; `of` returns
+/// the condition of a rule.
+///
+/// # Errors
+///
+/// [`Full`], if the table's layout has no room for the prefixes.
+///
+/// # Complexity
+///
+/// O(p log p + p × rules / 64) for p prefixes.
+pub(crate) fn build_addresses<A: PacketFamily>(
+    places: &Places<'_>,
+    of: for<'r> fn(&'r Rule) -> &'r Option<Addresses>,
+) -> Result<(Fib<A>, Dimension), Full> {
+    let mut conditions: Vec<(Prefix<A>, usize)> = Vec::new();
+    for &(place, rule) in &places.rules {
+        let prefixes = of(rule).as_ref().map(A::prefixes).unwrap_or_default();
+        conditions.extend(prefixes.iter().map(|&prefix| (prefix, place)));
+    }
+    conditions.sort_unstable_by_key(|&(prefix, place)| (prefix.addr(), prefix.len(), place));
+    let mut rows = RowsBuilder::new(places.words);
+    // An address in no prefix has no hop, which is 0.
+    rows.add(&vec![0; places.words]);
+    let mut rib = Rib::new();
+    // The prefixes around the present one, each with the rules of all prefixes around it.
+    let mut around: Vec<(Prefix<A>, Vec<u64>)> = Vec::new();
+    for group in conditions.chunk_by(|a, b| a.0 == b.0) {
+        let prefix = group[0].0;
+        while around.last().is_some_and(|(outer, _)| !outer.covers(prefix)) {
+            around.pop();
+        }
+        let outer = around.last().map(|(_, set)| set.clone());
+        let mut set = outer.unwrap_or_else(|| vec![0; places.words]);
+        for &(_, place) in group {
+            set[place / 64] |= 1 << (place % 64);
+        }
+        rib.insert(prefix, Hop(rows.add(&set)));
+        around.push((prefix, set));
+    }
+    let table = Fib::build(&rib, Choice::Auto, 1)?;
+    let dimension = Dimension::new(rows.finish(), places, |rule| of(rule).is_some());
+    Ok((table, dimension))
 }
 
-impl<A: PacketFamily> AddressDimension<A> {
-    /// Builds the dimension; `of` returns the prefixes of a rule with a condition.
-    ///
-    /// # Errors
-    ///
-    /// [`Full`], if the table's layout has no room for the prefixes.
-    ///
-    /// # Complexity
-    ///
-    /// O(p log p + p × rules / 64) for p prefixes.
-    pub(crate) fn build(
-        places: &Places<'_>,
-        of: impl Fn(&Rule) -> Option<&[Prefix<A>]>,
-    ) -> Result<Self, Full> {
-        let mut conditions: Vec<(Prefix<A>, usize)> = Vec::new();
-        for &(place, rule) in &places.rules {
-            let prefixes = of(rule).unwrap_or_default();
-            conditions.extend(prefixes.iter().map(|&prefix| (prefix, place)));
-        }
-        conditions.sort_unstable_by_key(|&(prefix, place)| (prefix.addr(), prefix.len(), place));
-        let mut rows = RowsBuilder::new(places.words);
-        // An address in no prefix has no hop, which is 0.
-        rows.add(&vec![0; places.words]);
-        let mut rib = Rib::new();
-        // The prefixes around the present one, each with the rules of all prefixes around it.
-        let mut around: Vec<(Prefix<A>, Vec<u64>)> = Vec::new();
-        for group in conditions.chunk_by(|a, b| a.0 == b.0) {
-            let prefix = group[0].0;
-            while around.last().is_some_and(|(outer, _)| !outer.covers(prefix)) {
-                around.pop();
-            }
-            let outer = around.last().map(|(_, set)| set.clone());
-            let mut set = outer.unwrap_or_else(|| vec![0; places.words]);
-            for &(_, place) in group {
-                set[place / 64] |= 1 << (place % 64);
-            }
-            rib.insert(prefix, Hop(rows.add(&set)));
-            around.push((prefix, set));
-        }
-        let table = Fib::build(&rib, Choice::Auto, 1)?;
-        let dimension = Dimension::new(rows.finish(), places, |rule| of(rule).is_some());
-        Ok(Self { table, dimension })
-    }
-
-    /// Finds the row of each address.
-    #[inline]
-    pub(crate) fn lookup(&self, addresses: &[A], rows: &mut [Hop]) {
-        self.table.lookup_batch(addresses, rows);
-    }
-
-    pub(crate) fn footprint(&self) -> usize {
-        self.table.footprint() + self.dimension.footprint()
-    }
-}
-
-/// The dimension of another field.
+/// The rows of another field, by value.
 #[derive(Debug)]
-pub(crate) struct FieldDimension {
-    pub(crate) field: Field,
+pub(crate) struct FieldTable {
+    field: Field,
     /// The row of each value, and of packets without the field.
     by_value: Box<[u32]>,
-    pub(crate) dimension: Dimension,
 }
 
-impl FieldDimension {
-    /// Builds the dimension of a field.
+impl FieldTable {
+    /// Builds the dimension of a field, and its table.
     ///
     /// # Complexity
     ///
     /// O((values + ranges) × rules / 64).
-    pub(crate) fn build(places: &Places<'_>, field: Field) -> Self {
+    pub(crate) fn build(places: &Places<'_>, field: Field) -> (Self, Dimension) {
         let mut rows = RowsBuilder::new(places.words);
         let mut set = vec![0_u64; places.words];
         let mut by_value = vec![0; field.values() + 1];
@@ -184,16 +167,32 @@ impl FieldDimension {
             *slot = row;
         }
         let dimension = Dimension::new(rows.finish(), places, |rule| rule.constrains(field));
-        Self { field, by_value: by_value.into(), dimension }
+        (Self { field, by_value: by_value.into() }, dimension)
     }
 
-    /// Returns the row of a value.
-    #[inline(always)]
-    pub(crate) fn row(&self, value: usize) -> u32 {
-        self.by_value.get(value).copied().unwrap_or(0)
+    /// Finds the row of each packet.
+    #[inline]
+    pub(crate) fn lookup<A: Copy>(&self, packets: &[Fields<A>], rows: &mut [Hop]) {
+        // One loop for each field, which reads that field only.
+        let find = |rows: &mut [Hop], value: fn(&Fields<A>) -> usize| {
+            for (row, packet) in rows.iter_mut().zip(packets) {
+                *row = Hop(self.by_value.get(value(packet)).copied().unwrap_or(0));
+            }
+        };
+        match self.field {
+            Field::Protocol => find(rows, |packet| packet.value(Field::Protocol)),
+            Field::SourcePort => find(rows, |packet| packet.value(Field::SourcePort)),
+            Field::DestinationPort => find(rows, |packet| packet.value(Field::DestinationPort)),
+            Field::IcmpType => find(rows, |packet| packet.value(Field::IcmpType)),
+            Field::IcmpCode => find(rows, |packet| packet.value(Field::IcmpCode)),
+            Field::TcpFlags => find(rows, |packet| packet.value(Field::TcpFlags)),
+            Field::Fragment => find(rows, |packet| packet.value(Field::Fragment)),
+            Field::Dscp => find(rows, |packet| packet.value(Field::Dscp)),
+            Field::Length => find(rows, |packet| packet.value(Field::Length)),
+        }
     }
 
     pub(crate) fn footprint(&self) -> usize {
-        size_of_val(&*self.by_value) + self.dimension.footprint()
+        size_of_val(&*self.by_value)
     }
 }

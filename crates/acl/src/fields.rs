@@ -39,7 +39,7 @@ pub struct Fields<A> {
 
 impl<A: Copy> Fields<A> {
     /// Returns the value of a field; without the field it is [`Field::values`].
-    #[inline(always)]
+    #[inline]
     pub fn value(&self, field: Field) -> usize {
         match field {
             Field::Protocol => self.protocol.into(),
@@ -91,30 +91,46 @@ impl<A: Copy> Fields<A> {
     /// Reads the header of a protocol from the payload of a packet or of its first fragment.
     #[inline(always)]
     fn read_upper(&mut self, protocol: u8, payload: &[u8]) {
-        match protocol {
-            tcp::PROTOCOL | udp::PROTOCOL | DCCP | SCTP | UDP_LITE => {
-                if let Some(&[s1, s0, d1, d0]) = payload.first_chunk() {
-                    self.source_port = u16::from_be_bytes([s1, s0]).into();
-                    self.destination_port = u16::from_be_bytes([d1, d0]).into();
-                }
-                if protocol == tcp::PROTOCOL
-                    && let Some(&flags) = payload.get(13)
-                {
-                    self.flags = flags.into();
-                }
-            }
-            icmp::PROTOCOL | icmp::PROTOCOL_V6 => {
-                if let Some(&kind) = payload.first() {
-                    self.icmp_type = kind.into();
-                }
-                if let Some(&code) = payload.get(1) {
-                    self.icmp_code = code.into();
-                }
-            }
-            _ => {}
+        let upper = UPPER[usize::from(protocol)];
+        let (has_ports, is_tcp, is_icmp) =
+            (upper & PORTS != 0, upper & TCP != 0, upper & ICMP != 0);
+        // Each value is read and then chosen: protocols vary from packet to packet, and a branch on them
+        // would be predicted badly.
+        let at = |index: usize| payload.get(index).copied();
+        if let Some(&[s1, s0, d1, d0]) = payload.first_chunk() {
+            let ports = [u16::from_be_bytes([s1, s0]), u16::from_be_bytes([d1, d0])];
+            let [source, destination] =
+                ports.map(|port| if has_ports { port.into() } else { NO_PORT });
+            (self.source_port, self.destination_port) = (source, destination);
         }
+        let byte = |is_there: bool, byte: Option<u8>| match byte {
+            Some(byte) if is_there => byte.into(),
+            _ => NO_BYTE,
+        };
+        self.flags = byte(is_tcp, at(13));
+        self.icmp_type = byte(is_icmp, at(0));
+        self.icmp_code = byte(is_icmp, at(1));
     }
 }
+
+/// The parts of a protocol's header that rules are about.
+const PORTS: u8 = 1;
+const TCP: u8 = 2;
+const ICMP: u8 = 4;
+
+/// The parts of each protocol.
+const UPPER: [u8; 256] = {
+    let mut upper = [0; 256];
+    let mut at = 0;
+    while at < WITH_PORTS.len() {
+        upper[WITH_PORTS[at] as usize] = PORTS;
+        at += 1;
+    }
+    upper[tcp::PROTOCOL as usize] |= TCP;
+    upper[icmp::PROTOCOL as usize] = ICMP;
+    upper[icmp::PROTOCOL_V6 as usize] = ICMP;
+    upper
+};
 
 const DCCP: u8 = 33;
 const SCTP: u8 = 132;

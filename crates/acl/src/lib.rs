@@ -46,13 +46,13 @@ mod rule;
 mod text;
 
 pub use addresses::Addresses;
-pub use classifier::Classifier;
+pub use classifier::{Classifier, MOST_RULES};
 pub use counters::{RuleCount, RuleCounters};
 pub use described::DescribedPacket;
 pub use field::{Field, FragmentKind};
 pub use fields::{Fields, PacketFamily};
 pub use installed::InstalledList;
-pub use list::{AccessList, MOST_RULES};
+pub use list::AccessList;
 pub use matcher::Matcher;
 pub use policer::Policer;
 pub use ranges::Ranges;

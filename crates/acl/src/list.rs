@@ -4,9 +4,6 @@ use fib::Full;
 
 use crate::{Action, Classifier, Fields, PacketFamily, Rule};
 
-/// The greatest number of rules of a list.
-pub const MOST_RULES: usize = 65_536;
-
 /// A list, compiled for both address families.
 #[derive(Debug)]
 pub struct AccessList {
@@ -20,7 +17,7 @@ pub struct AccessList {
 }
 
 impl AccessList {
-    /// Compiles a list of at most [`MOST_RULES`] rules.
+    /// Compiles a list of at most [`MOST_RULES`](crate::MOST_RULES) rules.
     ///
     /// # Errors
     ///

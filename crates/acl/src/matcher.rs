@@ -1,92 +1,121 @@
-//! The matcher: a batch of packets of one family, and the rows of each.
+//! The matcher: a batch of packets of one family, and the rows and candidates of each.
 //!
-//! All memory is allocated with the matcher. The tables of addresses are looked up for the whole batch,
-//! so that their loads overlap.
+//! ```text
+//!   fields      │ packet 0 │ packet 1 │ …
+//!   rows        │ packet 0 │ packet 1 │ …      of the first dimension, then of the next
+//!   candidates  │ packet 0 │ packet 1 │ …      of the first summary, then of the next
+//! ```
+//!
+//! Each step is a loop over the whole batch, so that the loads of many packets overlap: the tables of
+//! addresses, then one array after the other, then the summaries of one dimension after the other. Few
+//! words are left to read for each packet. All memory is allocated with the matcher.
 
 use fib::Hop;
 
-use crate::classifier::PacketRows;
-use crate::{Classifier, Fields, PacketFamily};
+use crate::field::Field;
+use crate::{Classifier, Fields, MOST_RULES, PacketFamily};
+
+/// The greatest number of dimensions: source, destination and the other fields.
+const DIMENSIONS: usize = 2 + Field::ALL.len();
+
+/// The greatest number of summaries: 64 rules are in a word, and each combination of conditions begins
+/// a new one.
+const MOST_PARTS: usize = (MOST_RULES / 64 + (1 << DIMENSIONS)) / 64;
 
 /// The packets of a batch.
 #[derive(Debug)]
 pub struct Matcher<A> {
-    fields: Vec<Fields<A>>,
+    /// Those of the packets, and unused ones.
+    fields: Box<[Fields<A>]>,
+    count: usize,
     addresses: Vec<A>,
-    sources: Vec<Hop>,
-    destinations: Vec<Hop>,
-    rows: Vec<PacketRows>,
+    room: usize,
+    rows: Vec<Hop>,
+    candidates: Vec<u64>,
 }
 
 impl<A: PacketFamily> Matcher<A> {
-    /// Allocates the memory for batches of up to `room` packets.
+    /// Allocates the memory for batches of up to `room` packets, and lists of any number of rules.
     pub fn new(room: usize) -> Self {
         Self {
-            fields: Vec::with_capacity(room),
+            fields: vec![Fields::new(A::default(), A::default(), 0, 0); room].into(),
+            count: 0,
             addresses: Vec::with_capacity(room),
-            sources: Vec::with_capacity(room),
-            destinations: Vec::with_capacity(room),
-            rows: Vec::with_capacity(room),
+            room,
+            rows: vec![Hop::NONE; room * DIMENSIONS],
+            candidates: vec![0; room * MOST_PARTS],
         }
     }
 
     /// Returns the number of packets.
     pub fn len(&self) -> usize {
-        self.fields.len()
+        self.count
     }
 
     /// Returns whether there is no packet.
     pub fn is_empty(&self) -> bool {
-        self.fields.is_empty()
+        self.count == 0
     }
 
     /// Begins a batch.
     #[inline]
     pub fn clear(&mut self) {
-        self.fields.clear();
+        self.count = 0;
     }
 
     /// Adds an IP packet; returns `false` without adding it if the batch is full, or the packet's header
     /// is not valid.
     #[inline]
     pub fn push(&mut self, packet: &[u8]) -> bool {
-        match A::fields(packet) {
-            Some(fields) if self.fields.len() < self.fields.capacity() => {
-                self.fields.push(fields);
-                true
-            }
-            _ => false,
-        }
+        let Some(slot) = self.fields.get_mut(self.count) else { return false };
+        let Some(fields) = A::fields(packet) else { return false };
+        *slot = fields;
+        self.count += 1;
+        true
     }
 
-    /// Finds the rows of all packets.
+    /// Finds the rows of all packets, and the words of rules that may match them.
     #[inline]
     pub fn classify(&mut self, classifier: &Classifier<A>) {
-        let Self { fields, addresses, sources, destinations, rows } = self;
-        let count = fields.len();
-        for (table, hops, address) in [
-            (&classifier.sources, &mut *sources, (|fields| fields.src) as fn(&Fields<A>) -> A),
-            (&classifier.destinations, &mut *destinations, |fields| fields.dst),
-        ] {
-            hops.clear();
-            hops.resize(count, Hop::NONE);
-            if let Some(table) = table {
-                addresses.clear();
-                addresses.extend(fields.iter().map(address));
-                table.lookup(addresses, hops);
+        let Self { fields, count, addresses, room, rows, candidates } = self;
+        let (count, room) = (*count, *room);
+        let Some(fields) = fields.get(..count) else { return };
+        let mut by_dimension = rows.chunks_exact_mut(room).map(|rows| &mut rows[..count]);
+        let source: fn(&Fields<A>) -> A = |fields| fields.src;
+        for (table, address) in
+            [(&classifier.sources, source), (&classifier.destinations, |fields| fields.dst)]
+        {
+            let Some(table) = table else { continue };
+            let Some(rows) = by_dimension.next() else { return };
+            addresses.clear();
+            addresses.extend(fields.iter().map(address));
+            table.lookup_batch(addresses, rows);
+        }
+        for (field, rows) in classifier.fields.iter().zip(by_dimension) {
+            field.lookup(fields, rows);
+        }
+        let by_part = candidates.chunks_exact_mut(room).map(|words| &mut words[..count]);
+        for (part, candidates) in (0..classifier.parts()).zip(by_part) {
+            candidates.fill(classifier.words(part));
+            for (dimension, rows) in classifier.dimensions.iter().zip(rows.chunks_exact(room)) {
+                dimension.narrow(&rows[..count], part, candidates);
             }
         }
-        rows.clear();
-        let hops = sources.iter().zip(&*destinations);
-        rows.extend(fields.iter().zip(hops).map(|(fields, (&source, &destination))| {
-            classifier.rows(source, destination, |field| fields.value(field))
-        }));
     }
 
     /// Returns the first rule from number `from` on that matches packet `at`.
     #[inline]
     pub fn first(&self, classifier: &Classifier<A>, at: usize, from: u32) -> Option<u32> {
-        classifier.first(self.rows.get(at)?, from)
+        let row =
+            |dimension: usize| self.rows.get(dimension * self.room + at).map_or(0, |&Hop(row)| row);
+        let mut lowest = u32::MAX;
+        for part in 0..classifier.parts() {
+            let candidates = self.candidates.get(part * self.room + at).copied().unwrap_or(0);
+            if candidates != 0 {
+                lowest = classifier.lowest(part, candidates, row, from, lowest);
+            }
+        }
+        (lowest != u32::MAX).then_some(lowest)
     }
 
     /// Returns the length of packet `at` in bytes.
