@@ -111,8 +111,8 @@ impl<A: PacketFamily> Classifier<A> {
         self.parts
     }
 
-    /// Returns the words of a summary.
-    pub(crate) fn words(&self, part: usize) -> u64 {
+    /// Returns the candidates of a summary before a dimension narrows them: all of its words.
+    pub(crate) fn all_candidates(&self, part: usize) -> u64 {
         match self.valid.len().saturating_sub(64 * part) {
             words @ ..64 => (1 << words) - 1,
             _ => u64::MAX,

@@ -96,7 +96,7 @@ impl<A: PacketFamily> Matcher<A> {
         }
         let by_part = candidates.chunks_exact_mut(room).map(|words| &mut words[..count]);
         for (part, candidates) in (0..classifier.parts()).zip(by_part) {
-            candidates.fill(classifier.words(part));
+            candidates.fill(classifier.all_candidates(part));
             for (dimension, rows) in classifier.dimensions.iter().zip(rows.chunks_exact(room)) {
                 dimension.narrow(&rows[..count], part, candidates);
             }
