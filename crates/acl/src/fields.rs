@@ -143,6 +143,60 @@ const EXTENSIONS: [u8; 5] =
 /// The protocols that have ports.
 pub(crate) const WITH_PORTS: [u8; 5] = [tcp::PROTOCOL, udp::PROTOCOL, DCCP, SCTP, UDP_LITE];
 
+/// The end of a chain of extension headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Upper {
+    /// The first protocol that is no extension header, or that of an authentication header; `None` if the
+    /// packet ends before.
+    protocol: Option<u8>,
+    /// The offset of its header in the payload.
+    offset: usize,
+    fragment: FragmentKind,
+}
+
+/// Walks the extension headers of an IPv6 packet as the filters of Linux do (`ipv6_find_hdr`): in any order
+/// and number, and through headers that say to end beyond the packet. Each step goes on by eight bytes at
+/// least.
+#[inline]
+fn walk(next_header: u8, payload: &[u8]) -> Upper {
+    let (mut next, mut at) = (next_header, 0);
+    let mut upper = Upper { protocol: None, offset: 0, fragment: FragmentKind::Whole };
+    loop {
+        if !EXTENSIONS.contains(&next) {
+            if upper.protocol.is_none() {
+                (upper.protocol, upper.offset) = (Some(next), at);
+            }
+            return upper;
+        }
+        let rest = payload.get(at..).unwrap_or_default();
+        let Some(&[following, units]) = rest.first_chunk() else { return upper };
+        let units = usize::from(units);
+        at += match next {
+            ipv6::FRAGMENT => {
+                let Some(&[_, _, high, low]) = rest.first_chunk() else { return upper };
+                if u16::from_be_bytes([high, low]) >> 3 > 0 {
+                    upper.fragment = FragmentKind::Later;
+                    // The rest of the chain is in the first fragment.
+                    if upper.protocol.is_none() && !EXTENSIONS.contains(&following) {
+                        upper.protocol = Some(following);
+                    }
+                    return upper;
+                }
+                upper.fragment = FragmentKind::First;
+                8
+            }
+            ipv6::AUTHENTICATION => {
+                if upper.protocol.is_none() {
+                    (upper.protocol, upper.offset) = (Some(next), at);
+                }
+                4 * (units + 2)
+            }
+            _ => 8 * (units + 1),
+        };
+        next = following;
+    }
+}
+
 /// The operations that differ between the address families.
 pub trait PacketFamily: Family + Debug {
     /// Reads the fields of an IP packet of this family; `None` if its header is not valid.
@@ -182,24 +236,52 @@ impl PacketFamily for u128 {
         let length = packet.payload_len().saturating_add(ipv6::LEN as u16);
         let mut fields =
             Fields::new(packet.src(), packet.dst(), length, packet.traffic_class() >> 2);
-        let Ok(upper) = packet.upper_or_authentication() else { return Some(fields) };
-        fields.protocol = upper.protocol.into();
-        if let Some(fragment) = upper.fragment {
-            let is_first = fragment.offset == 0;
-            fields.fragment = if is_first { FragmentKind::First } else { FragmentKind::Later };
-            // The rest of the chain is in the first fragment.
-            if !is_first && EXTENSIONS.contains(&upper.protocol) {
-                fields.protocol = NO_BYTE;
-            }
-        }
+        let payload = packet.payload();
+        let upper = walk(packet.next_header(), payload);
+        fields.fragment = upper.fragment;
+        let Some(protocol) = upper.protocol else { return Some(fields) };
+        fields.protocol = protocol.into();
         if fields.fragment != FragmentKind::Later {
-            let payload = packet.payload().get(upper.offset - ipv6::LEN..).unwrap_or_default();
-            fields.read_upper(upper.protocol, payload);
+            fields.read_upper(protocol, payload.get(upper.offset..).unwrap_or_default());
         }
         Some(fields)
     }
 
     fn prefixes(addresses: &Addresses) -> &[Prefix<Self>] {
         &addresses.v6
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Upper, walk};
+    use crate::FragmentKind::{First, Later, Whole};
+
+    /// The cases of `ipv6_find_hdr`.
+    #[test]
+    fn walk_ends_where_the_filters_of_linux_end() {
+        let none = |fragment| Upper { protocol: None, offset: 0, fragment };
+        let at = |protocol, offset, fragment| Upper { protocol: Some(protocol), offset, fragment };
+        let later = [17, 0, 0, 8, 0, 0, 0, 7];
+        for (next, payload, expected) in [
+            (6, &[][..], at(6, 0, Whole)),
+            (59, &[1, 2], at(59, 0, Whole)),
+            // Destination options, one with a length beyond the packet.
+            (60, &[17, 0, 1, 4, 0, 0, 0, 0, 9], at(17, 8, Whole)),
+            (60, &[17, 9, 1, 4, 0, 0, 0, 0], at(17, 80, Whole)),
+            (60, &[60], none(Whole)),
+            // Hop-by-hop options behind another header.
+            (60, &[0, 0, 1, 4, 0, 0, 0, 0, 6, 0, 1, 4, 0, 0, 0, 0], at(6, 16, Whole)),
+            (51, &[17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], at(51, 0, Whole)),
+            (51, &[17], none(Whole)),
+            (44, &[17, 0, 0, 1, 0, 0, 0, 7, 9], at(17, 8, First)),
+            (44, &later, at(17, 0, Later)),
+            (44, &[60, 0, 0, 8, 0, 0, 0, 7], none(Later)),
+            (44, &[17, 0, 0], none(Whole)),
+            // A fragment header behind an authentication header.
+            (51, &[44, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 8], at(51, 0, Later)),
+        ] {
+            assert_eq!(walk(next, payload), expected, "{next}: {payload:?}");
+        }
     }
 }

@@ -156,28 +156,11 @@ impl<T: AsRef<[u8]>> View<T> {
     /// assert_eq!((upper.protocol, upper.offset), (17, 48));
     /// ```
     pub fn upper(&self) -> Result<Upper, BadHeader> {
-        self.walk(|_| false)
-    }
-
-    /// Walks the extension headers to the upper protocol, or to an authentication header, which is the
-    /// protocol then, as it is in IPv4. O(headers).
-    ///
-    /// # Errors
-    ///
-    /// As [`upper`](Self::upper).
-    pub fn upper_or_authentication(&self) -> Result<Upper, BadHeader> {
-        self.walk(|protocol| protocol == AUTHENTICATION)
-    }
-
-    /// Walks the extension headers to the first protocol that is none, or at which `ends` returns true.
-    #[inline]
-    fn walk(&self, ends: impl Fn(u8) -> bool) -> Result<Upper, BadHeader> {
         let payload = self.payload();
         let mut upper = Upper { protocol: self.next_header(), offset: LEN, fragment: None };
         for count in 0..=MAX_EXTENSIONS {
             let rest = &payload[upper.offset - LEN..];
             let unit = match upper.protocol {
-                protocol if ends(protocol) => return Ok(upper),
                 HOP_BY_HOP if count > 0 => return Err(BadHeader::Kind),
                 HOP_BY_HOP | ROUTING | DESTINATION => 8,
                 AUTHENTICATION => 4,
