@@ -41,14 +41,18 @@ pass() { # NAME
     within source "$python" "$here/smoke/linux_packets.py" send "$seed" "$packets" || fail "source cannot send"
     sleep 1
     : >"$work/stop"
-    wait "${receivers[@]}" || fail "a receiver: $(cat "$work"/ready.*)"
+    local receiver
+    for receiver in "${receivers[@]}"; do
+        wait "$receiver" || fail "a receiver: $(cat "$work"/ready.*)"
+    done
 }
 
 # Fails if what has arrived through the router is not what arrived through the kernel.
 compare() {
     [ -z "${FINGERPOST_KEEP:-}" ] || cp -r "$work" "$FINGERPOST_KEEP"
-    local host differs
+    local host differs=
     for host in a b source; do
+        [ -s "$work/kernel.$host" ] || fail "the kernel sends nothing to $host"
         diff "$work/kernel.$host" "$work/router.$host" >"$work/difference.$host" || {
             echo "$host: $(grep -c '^[<>]' "$work/difference.$host") frames differ"
             "$python" "$here/smoke/linux_packets.py" explain <(sed -n 1,20p "$work/difference.$host")

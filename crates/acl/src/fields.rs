@@ -3,7 +3,7 @@
 //! The protocol of an IPv6 packet is the one behind its extension headers, or that of an authentication
 //! header, as in IPv4 and in Linux; a later fragment has one only if the chain has ended before. Ports, ICMP type and TCP
 //! flags are those of the packet or of its first fragment: a later fragment has none (RFC 1858), and
-//! so has a packet that ends before them.
+//! a packet that ends early has those that it has whole, as in Linux.
 
 use std::fmt::Debug;
 
@@ -102,6 +102,8 @@ impl<A: Copy> Fields<A> {
             let [source, destination] =
                 ports.map(|port| if has_ports { port.into() } else { NO_PORT });
             (self.source_port, self.destination_port) = (source, destination);
+        } else if let (Some(&port), true) = (payload.first_chunk(), has_ports) {
+            self.source_port = u16::from_be_bytes(port).into();
         }
         let byte = |is_there: bool, byte: Option<u8>| match byte {
             Some(byte) if is_there => byte.into(),
@@ -254,7 +256,8 @@ impl PacketFamily for u128 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Upper, walk};
+    use super::{Fields, Upper, walk};
+    use crate::Field;
     use crate::FragmentKind::{First, Later, Whole};
 
     /// The cases of `ipv6_find_hdr`.
@@ -283,5 +286,21 @@ mod tests {
         ] {
             assert_eq!(walk(next, payload), expected, "{next}: {payload:?}");
         }
+    }
+
+    #[test]
+    fn packet_that_ends_early_has_the_fields_that_it_has_whole() {
+        let values = |protocol, payload: &[u8]| {
+            let mut fields = Fields::new(0u32, 0, 0, 0);
+            fields.read_upper(protocol, payload);
+            [Field::SourcePort, Field::DestinationPort, Field::IcmpType, Field::IcmpCode]
+                .map(|field| Some(fields.value(field)).filter(|&value| value < field.values()))
+        };
+        assert_eq!(values(17, &[1, 2, 3, 4]), [Some(0x102), Some(0x304), None, None]);
+        assert_eq!(values(17, &[1, 2, 3]), [Some(0x102), None, None, None]);
+        assert_eq!(values(17, &[1]), [None; 4]);
+        assert_eq!(values(1, &[1, 2, 3, 4]), [None, None, Some(1), Some(2)]);
+        assert_eq!(values(1, &[1]), [None, None, Some(1), None]);
+        assert_eq!(values(47, &[1, 2, 3, 4]), [None; 4]);
     }
 }
