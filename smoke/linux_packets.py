@@ -189,7 +189,8 @@ def comparable(data):
         data = data[:14 + int.from_bytes(data[16:18], "big")]
         if socket.inet_ntoa(bytes(data[26:30])) in LOCALS:
             data[18:20] = data[24:26] = b"\0\0"
-        protocol, message = data[23], bytes(data[34:36]) if data[14] == 0x45 and data[23] == 1 else b""
+        protocol, header = data[23], 14 + (data[14] & 15) * 4
+        message = bytes(data[header:header + 2]) if protocol == 1 else b""
         # IGMP, fragments that were not reassembled in time, and the router's echo requests.
         if protocol == 2 or message == b"\x0b\x01" or message[:1] == b"\x08" and data[18:20] == b"\0\0":
             return None
