@@ -61,7 +61,7 @@ impl AppliedList {
     }
 }
 
-/// The list of each port in one direction.
+/// A list of each port in one direction.
 #[derive(Clone, Debug, Default)]
 struct ListsByPort {
     by_port: Vec<u16>,
@@ -69,18 +69,28 @@ struct ListsByPort {
 }
 
 impl ListsByPort {
-    fn new(lists: impl IntoIterator<Item = (u16, u16)>) -> Self {
-        let mut all = Self::default();
+    /// Sorts pairs of a port and a list: the first list of each port, the second of each, and so on.
+    fn layers(lists: impl IntoIterator<Item = (u16, u16)>) -> Vec<Self> {
+        let mut layers: Vec<Self> = Vec::new();
         for (port, list) in lists {
-            let (slots, at) = match port.checked_sub(FIRST_STACKED) {
-                None => (&mut all.by_port, port),
-                Some(at) => (&mut all.stacked, at),
-            };
-            let at = usize::from(at);
-            slots.resize(slots.len().max(at + 1), NONE);
-            slots[at] = list;
+            let free = layers.iter().position(|layer| layer.get(port) == NONE);
+            let at = free.unwrap_or(layers.len());
+            if at == layers.len() {
+                layers.push(Self::default());
+            }
+            layers[at].set(port, list);
         }
-        all
+        layers
+    }
+
+    fn set(&mut self, port: u16, list: u16) {
+        let (slots, at) = match port.checked_sub(FIRST_STACKED) {
+            None => (&mut self.by_port, port),
+            Some(at) => (&mut self.stacked, at),
+        };
+        let at = usize::from(at);
+        slots.resize(slots.len().max(at + 1), NONE);
+        slots[at] = list;
     }
 
     #[inline]
@@ -91,29 +101,27 @@ impl ListsByPort {
         };
         list.copied().unwrap_or(NONE)
     }
-
-    fn is_empty(&self) -> bool {
-        self.by_port.is_empty() && self.stacked.is_empty()
-    }
 }
 
 /// The lists of all ports.
 #[derive(Clone, Debug, Default)]
 pub struct AccessLists {
     lists: Vec<AppliedList>,
-    inbound: ListsByPort,
-    outbound: ListsByPort,
+    inbound: Vec<ListsByPort>,
+    outbound: Vec<ListsByPort>,
 }
 
 impl AccessLists {
     /// Makes the lists of ports: pairs of a port number and an index of `lists`, for packets that arrive
-    /// on the port and for those that leave by it. Ports that are not named have none.
+    /// on the port and for those that leave by it. Ports that are not named have none; one that is named
+    /// several times has several, which examine a packet in this order until one refuses it.
     pub fn new(
         lists: Vec<AppliedList>,
         inbound: impl IntoIterator<Item = (u16, u16)>,
         outbound: impl IntoIterator<Item = (u16, u16)>,
     ) -> Self {
-        Self { lists, inbound: ListsByPort::new(inbound), outbound: ListsByPort::new(outbound) }
+        let (inbound, outbound) = (ListsByPort::layers(inbound), ListsByPort::layers(outbound));
+        Self { lists, inbound, outbound }
     }
 }
 
@@ -176,26 +184,37 @@ impl AccessStage {
         let Self { lists, list_of, worker, v4, v6, origin } = self;
         let lists = lists.current();
         let (worker, origin) = (*worker, *origin);
-        if !lists.inbound.is_empty() && select_inbound(lists, list_of, &batch) {
-            Examination { lists, list_of, worker, v4, v6, origin }.run(&mut batch);
+        for layer in &lists.inbound {
+            if select_inbound(layer, list_of, &batch) {
+                Examination { lists, list_of, worker, v4, v6, origin }.run(&mut batch);
+            }
         }
-        if !lists.outbound.is_empty() && select_outbound(lists, list_of, &batch, adjacencies) {
-            Examination { lists, list_of, worker, v4, v6, origin }.run(&mut batch);
+        for layer in &lists.outbound {
+            if select_outbound(layer, list_of, &batch, adjacencies) {
+                Examination { lists, list_of, worker, v4, v6, origin }.run(&mut batch);
+            }
         }
     }
 }
 
+/// Returns whether a list has refused a packet.
+fn is_of_list(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::AclDenied | Verdict::AclPoliced)
+}
+
 /// Stores the list of each frame by the port that it arrived on; returns whether there is one.
-fn select_inbound(lists: &AccessLists, list_of: &mut [u16; SIZE], batch: &AccessBatch<'_>) -> bool {
+fn select_inbound(layer: &ListsByPort, list_of: &mut [u16; SIZE], batch: &AccessBatch<'_>) -> bool {
     let mut has_list = false;
     for ((at, (kind, _)), slot) in batch.batch.outcomes().enumerate().zip(list_of) {
         let is_examined = match kind {
+            // By the list before this one. The reverse path filter is behind the lists.
+            _ if batch.refusals.get(at).is_some_and(is_of_list) => false,
             Kind::V4 | Kind::V6 => true,
             // Their senders may get an ICMP error.
             Kind::Done(Verdict::TtlExpired | Verdict::SourceRoute | Verdict::LinkLocal) => true,
             Kind::Done(_) | Kind::Deferred => false,
         };
-        *slot = if is_examined { lists.inbound.get(batch.ingress(at).port) } else { NONE };
+        *slot = if is_examined { layer.get(batch.ingress(at).port) } else { NONE };
         has_list |= *slot != NONE;
     }
     has_list
@@ -203,7 +222,7 @@ fn select_inbound(lists: &AccessLists, list_of: &mut [u16; SIZE], batch: &Access
 
 /// Stores the list of each frame by the port that it leaves by; returns whether there is one.
 fn select_outbound(
-    lists: &AccessLists,
+    layer: &ListsByPort,
     list_of: &mut [u16; SIZE],
     batch: &AccessBatch<'_>,
     adjacencies: &Adjacencies,
@@ -223,7 +242,7 @@ fn select_outbound(
         if is_too_big(batch.untagged(at), adjacency) {
             continue;
         }
-        *slot = adjacency.exit().map_or(NONE, |port| lists.outbound.get(port));
+        *slot = adjacency.exit().map_or(NONE, |port| layer.get(port));
         has_list |= *slot != NONE;
     }
     has_list

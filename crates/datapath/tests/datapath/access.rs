@@ -290,6 +290,29 @@ fn list_that_is_replaced_applies_from_the_next_batch_on() {
 }
 
 #[test]
+fn second_list_of_a_port_examines_what_the_first_one_permits() {
+    let mut rig = Rig::new();
+    let lists = [
+        list(&["permit dscp 0", "deny ipproto udp", "count"], true),
+        list(&["deny dscp 46", "count"], true),
+        list(&["count"], true),
+    ];
+    let applied = lists.iter().map(|list| AppliedList::new(Arc::clone(list), |_| None)).collect();
+    let publisher = Publisher::new(AccessLists::new(applied, [(0, 0), (1, 2), (0, 1)], []));
+    rig.worker = rig.worker.with_access_lists(publisher.reader(), 0);
+    let frame = |dscp: u8, protocol: u8| {
+        let mut frame = v4(0xc000_0201, TO_1);
+        (frame[15], frame[23]) = (dscp << 2, protocol);
+        crate::packets::seal(&mut frame);
+        frame
+    };
+    let counted = rig.pass([frame(0, 17), frame(1, 17), frame(46, 6), frame(1, 6)]);
+    assert_eq!((counted.count(Verdict::AclDenied), counted.sent()), (2, 2), "{counted:?}");
+    let counts = lists.map(|list| packets(&list));
+    assert_eq!(counts, [vec![1, 1, 2, 2], vec![1, 2, 2], vec![0, 0]]);
+}
+
+#[test]
 fn fragments_of_a_packet_pass_the_outbound_list_as_the_packet() {
     let rules = ["deny fragment yes", "permit length 200-65535"];
     let applied = [None, None, Some(list(&rules, false))];
