@@ -44,6 +44,18 @@ impl Addresses {
     }
 }
 
+impl From<Prefix<u32>> for Addresses {
+    fn from(prefix: Prefix<u32>) -> Self {
+        Self { v4: vec![prefix], v6: Vec::new(), written: vec![prefix.to_string()] }
+    }
+}
+
+impl From<Prefix<u128>> for Addresses {
+    fn from(prefix: Prefix<u128>) -> Self {
+        Self { v4: Vec::new(), v6: vec![prefix], written: vec![prefix.to_string()] }
+    }
+}
+
 fn parse<A: fib::Addr>(text: &str, bits: u32) -> Result<Prefix<A>, String> {
     let whole = if text.contains('/') { text.to_owned() } else { format!("{text}/{bits}") };
     whole.parse().map_err(|error: fib::BadPrefix| error.describe::<A>(text))

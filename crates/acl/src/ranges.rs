@@ -7,6 +7,23 @@ use std::fmt;
 pub struct Ranges(Vec<(u16, u16)>);
 
 impl Ranges {
+    /// Makes ranges from their first and last numbers.
+    pub fn new(ranges: Vec<(u16, u16)>) -> Self {
+        Self(ranges)
+    }
+
+    /// Returns whether no number is in a range.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the numbers that are in a range of both. O(product of their lengths).
+    pub fn intersection(&self, other: &Self) -> Self {
+        let pairs =
+            self.iter().flat_map(|a| other.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))));
+        Self(pairs.filter(|(first, last)| first <= last).collect())
+    }
+
     /// Makes the range of one number.
     pub fn single(number: u16) -> Self {
         Self(vec![(number, number)])

@@ -208,7 +208,7 @@ impl Rule {
     }
 
     /// Returns the condition on a field whose values are ordered.
-    pub(crate) fn ranges(&self, field: Field) -> Option<&Ranges> {
+    pub fn ranges(&self, field: Field) -> Option<&Ranges> {
         match field {
             Field::Protocol => self.protocols.as_ref(),
             Field::SourcePort => self.source_ports.as_ref(),

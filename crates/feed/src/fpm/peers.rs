@@ -55,7 +55,7 @@ impl Default for Peers {
 
 impl Peers {
     /// Checks a peer by its address and owner.
-    pub(super) fn check(&self, peer: IpAddr, owner: SocketOwner) -> Result<(), Refusal> {
+    pub fn check(&self, peer: IpAddr, owner: SocketOwner) -> Result<(), Refusal> {
         let listed = |prefix: &AnyPrefix| match (prefix, peer.to_canonical()) {
             (AnyPrefix::V4(prefix), IpAddr::V4(v4)) => prefix.contains(v4.into()),
             (AnyPrefix::V6(prefix), IpAddr::V6(v6)) => prefix.contains(v6.into()),
