@@ -21,11 +21,13 @@ use serde::{Deserialize, Serialize};
 
 mod access;
 mod distribution;
+mod flowspec;
 mod gate;
 mod grantor;
 
 pub use access::{AccessInterface, AccessList, AccessRule};
 pub use distribution::DistributionStatus;
+pub use flowspec::{Flowspec, FlowspecSession, RefusedFlow};
 pub use gate::{
     CandidateStatus, ChangedFlow, FlowStatus, GateStatus, Outcome, OutcomeChange, ProgramInfo,
     RuleTraffic, hexadecimal,
@@ -109,6 +111,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
+    /// The BGP flow specifications.
+    Flowspec,
     /// The results of the auditor.
     Audit,
     /// A gate, its table and its link.
@@ -183,6 +187,8 @@ pub enum Item {
     Worker(Worker),
     /// An access list.
     AccessList(AccessList),
+    /// The BGP flow specifications.
+    Flowspec(Flowspec),
     /// The report of an order.
     Done(String),
     /// The results of the auditor.

@@ -113,6 +113,30 @@ fn write_ruleset(config: &Config) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes the BGP flow specifications.
+pub(crate) fn write_flowspec(
+    out: &mut impl Write,
+    flowspec: &api::Flowspec,
+) -> std::io::Result<()> {
+    let api::Flowspec { listen, flows, rules, refused_flows, malformed, .. } = flowspec;
+    writeln!(
+        out,
+        "listening on {listen}: {flows} flow specifications, {rules} rules, {refused_flows} not applied, \
+         {malformed} malformed, {} connections refused",
+        flowspec.refused_connections
+    )?;
+    for session in &flowspec.sessions {
+        let state = if session.established { "established" } else { "opening" };
+        let api::FlowspecSession { peer, flows, seconds, .. } = session;
+        writeln!(out, "    session {peer}: {state}, {flows} flow specifications, {seconds} s")?;
+    }
+    for refused in &flowspec.refused {
+        writeln!(out, "    not applied: {}: {} not supported", refused.flow, refused.reason)?;
+    }
+    flowspec.last_end.iter().try_for_each(|end| writeln!(out, "    last end: {end}"))?;
+    flowspec.last_refused.iter().try_for_each(|last| writeln!(out, "    last refusal: {last}"))
+}
+
 /// Writes a list as `show acl` prints it.
 pub(crate) fn write(out: &mut impl Write, list: &api::AccessList) -> std::io::Result<()> {
     let interfaces = |interfaces: &[AccessInterface]| {

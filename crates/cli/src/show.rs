@@ -74,6 +74,8 @@ enum Query {
         #[arg(value_name = "LIST")]
         name: Option<String>,
     },
+    /// Show the BGP flow specifications: sessions, and those that are not applied
+    Flowspec,
     /// Show the results of the auditor, which compares lookups with the kernel
     Audit,
     /// Show a gate: policy, packets by verdict, flow table, link and grantors
@@ -108,6 +110,7 @@ impl Query {
             Self::Feeds => Request::Feeds,
             Self::Workers => Request::Workers,
             Self::Acl { name } => Request::AccessLists { name: name.clone() },
+            Self::Flowspec => Request::Flowspec,
             Self::Audit => Request::Audit,
             Self::Gate => Request::Gate,
             Self::Grantor => Request::Grantor,
@@ -156,6 +159,7 @@ fn push_json(array: &mut client::JsonArray<impl Write>, item: &Item) -> anyhow::
         Item::Worker(value) => array.push(value),
         Item::Done(value) => array.push(value),
         Item::AccessList(value) => array.push(value),
+        Item::Flowspec(value) => array.push(value),
         Item::Audit(value) => array.push(value),
         Item::Gate(value) => array.push(value),
         Item::Grantor(value) => array.push(value),
@@ -270,6 +274,7 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
             counters::write(out, &worker.counters)
         }
         Item::AccessList(list) => acl::write(out, list),
+        Item::Flowspec(flowspec) => acl::write_flowspec(out, flowspec),
         Item::Audit(audit) => {
             let (checks, wrong) = (audit.checks, audit.mismatches);
             let (route_heals, heals) = (audit.route_heals, audit.heals);

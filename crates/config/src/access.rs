@@ -27,6 +27,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::checker::Checker;
+use super::flowspec::FLOWSPEC_LIST;
 
 /// The longest name of a list.
 const LONGEST_NAME: usize = 31;
@@ -103,6 +104,10 @@ pub(super) fn check(
     for section in access_lists {
         let AccessListSection { name, inbound, outbound, default, rules: listed, file } = section;
         list_name(c, &name, "access_list.name", lists.iter().map(|list| &*list.name));
+        if name.get_ref() == FLOWSPEC_LIST {
+            let what = format!("{FLOWSPEC_LIST:?} is the list of BGP flow specifications");
+            c.problem(&name, "access_list.name", what);
+        }
         let choices = [("permit", true), ("deny", false)];
         let permits = c.choice(Some(&default), "access_list.default", &choices);
         let mut rules = Vec::new();

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::checker::Checker;
 use super::{
     Config, ConfigError, DaemonSections, ImageFile, Interface, NextHop, RouteFile, Target,
-    TimeSpan, Via, access, feeds, text,
+    TimeSpan, Via, access, feeds, flowspec, text,
 };
 use datapath::{Adjacency, PuntRates};
 
@@ -41,6 +41,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         }
     }
     let access_lists = access::check(&mut c, file.prefix_list, file.access_list, path);
+    let flowspec = file.flowspec.and_then(|section| flowspec::check(&mut c, section));
     let fpm = feeds::check(&mut c, file.feed);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
     let engine_v6 = engine(&mut c, file.fib.engine_v6, "fib.engine_v6", Choice::parse::<u128>);
@@ -79,6 +80,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         routes_v4,
         routes_v6,
         access_lists,
+        flowspec,
         engine_v4,
         engine_v6,
         fpm,

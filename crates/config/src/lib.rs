@@ -29,6 +29,11 @@
 //! default = "permit"
 //! rules = ["deny from 10.0.0.0/8"]
 //!
+//! [flowspec]                   # BGP flow specifications as an access list: config/flowspec.rs
+//! as = 65001
+//! router_id = "192.0.2.1"
+//! inbound = ["eth0"]
+//!
 //! [workers]
 //! cores = [0, 1]               # a worker on each; each interface's queues are divided among them
 //! stall_timeout = "100ms"      # a worker that stalls this long gets no more packets; 0: no limit
@@ -75,8 +80,10 @@ mod check;
 mod checker;
 mod daemon;
 mod feeds;
+mod flowspec;
 mod logging;
 mod metrics;
+mod peers;
 mod punt;
 mod reload;
 mod secret;
@@ -99,6 +106,7 @@ use datapath::ReversePathFilter;
 pub use access::AccessListConfig;
 pub use checker::Checker;
 pub use daemon::{ControlSection, DaemonConfig, DaemonSections, WorkersSection};
+pub use flowspec::{FLOWSPEC_LIST, FlowspecConfig};
 pub use logging::{Level, LogSection};
 pub use metrics::{Metrics, MetricsSection, is_host_name};
 pub use punt::PuntSection;
@@ -123,6 +131,8 @@ pub struct Config {
     pub routes_v6: Vec<(Prefix<u128>, Target)>,
     /// The access lists.
     pub access_lists: Vec<AccessListConfig>,
+    /// The BGP flow specifications, if they are received.
+    pub flowspec: Option<FlowspecConfig>,
     /// The engine of the IPv4 table.
     pub engine_v4: Choice,
     /// The engine of the IPv6 table.
@@ -336,6 +346,7 @@ impl Config {
             routes_v4: Vec::new(),
             routes_v6: Vec::new(),
             access_lists: Vec::new(),
+            flowspec: None,
             engine_v4: Choice::Auto,
             engine_v6: Choice::Auto,
             fpm: None,

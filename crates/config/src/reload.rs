@@ -72,6 +72,7 @@ impl Config {
             routes_v4,
             routes_v6,
             access_lists,
+            flowspec,
             engine_v4,
             engine_v6,
             fpm,
@@ -94,6 +95,7 @@ impl Config {
         changed.compare("route", Live, routes_v4, &new.routes_v4);
         changed.compare("route", Live, routes_v6, &new.routes_v6);
         changed.compare("access_list", Live, access_lists, &new.access_lists);
+        changed.compare("flowspec", NeedsRestart, flowspec, &new.flowspec);
         daemon.compare(&new.daemon, &mut changed);
         changed.compare("fib.engine", ReplacesWorkers, engine_v4, &new.engine_v4);
         changed.compare("fib.engine_v6", ReplacesWorkers, engine_v6, &new.engine_v6);
@@ -156,6 +158,11 @@ mod tests {
             (in_image("[workers]\nstall_timeout = '2s'"), ReplacesWorkers, "workers.stall_timeout"),
             (in_image("[control]\nsocket = '/run/x'"), NeedsRestart, "control.socket"),
             (in_image("[metrics]\nlisten = '127.0.0.1:9'"), NeedsRestart, "metrics"),
+            (
+                in_image("[flowspec]\nas = 1\nrouter_id = '1.1.1.1'\ninbound = []"),
+                NeedsRestart,
+                "flowspec",
+            ),
             (in_image("[log]\nlevel = 'warn'"), NeedsRestart, "log.level"),
             (FILE.replace("/tmp/x", "/tmp/y"), NeedsRestart, "image.path"),
             (format!("[[interface]]\nname = 'b'\n{FILE}"), ReplacesWorkers, "interface"),

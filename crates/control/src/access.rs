@@ -1,7 +1,9 @@
 //! The views of access lists: taken on the control thread, and formatted on the thread that asks.
 
 use acl::{Action, RuleCount};
-use api::{AccessInterface, AccessList, AccessRule};
+use api::{AccessInterface, AccessList, AccessRule, Flowspec, FlowspecSession, RefusedFlow};
+use feed::fpm::{Refusal, Refused};
+use flowspec::{SessionStatus, SpeakerStatus, StatusReader};
 
 use crate::plane::{ActiveList, Plane};
 
@@ -95,5 +97,48 @@ impl ListView {
             memory_bytes: list.installed.list().footprint() as u64,
             rules: rules.collect(),
         }
+    }
+}
+
+/// Returns the item of the BGP flow specifications.
+pub(crate) fn flowspec_item(reader: &StatusReader) -> Flowspec {
+    let SpeakerStatus {
+        sessions,
+        flows,
+        rules,
+        refused,
+        refused_flows,
+        malformed,
+        last_end,
+        refused_connections,
+        last_refused,
+    } = reader.read();
+    let session = |session: SessionStatus| FlowspecSession {
+        peer: session.peer,
+        established: session.is_established,
+        flows: session.flows as u64,
+        seconds: session.since.elapsed().as_secs(),
+    };
+    let refused = refused
+        .into_iter()
+        .map(|refused| RefusedFlow { flow: refused.flow, reason: refused.reason.to_owned() });
+    let refusal = |Refused { peer, why }| match why {
+        Refusal::User(user) => format!("{peer}: user {user} is not in flowspec.users"),
+        Refusal::Address => format!("{peer}: its address is not in flowspec.peers"),
+        Refusal::Busy => format!("{peer}: too many sessions"),
+        Refusal::NoUser => format!("{peer}: no process on this host owns the connection"),
+        Refusal::System(error) => format!("{peer}: {error}"),
+    };
+    Flowspec {
+        listen: reader.listen,
+        sessions: sessions.into_iter().map(session).collect(),
+        flows: flows as u64,
+        rules: rules as u64,
+        refused_flows: refused_flows as u64,
+        refused: refused.collect(),
+        malformed,
+        refused_connections,
+        last_refused: last_refused.map(refusal),
+        last_end: last_end.map(|(peer, reason)| format!("{peer}: {reason}")),
     }
 }

@@ -15,6 +15,7 @@ use super::{access, items};
 use crate::role::{Role, unavailable};
 use crate::view::View;
 use api::{Item, Request};
+use flowspec::StatusReader;
 
 /// Read access to a running router.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct QueryHandle {
     pub view: Arc<View>,
     /// The role of this process (router, gate or grantor), with its state.
     pub role: Arc<dyn Role>,
+    /// The BGP flow specifications, if they are received.
+    pub flowspec: Option<StatusReader>,
 }
 
 impl QueryHandle {
@@ -73,6 +76,12 @@ impl QueryHandle {
                 let lists = lists.ok_or_else(no_answer)??;
                 Ok(lists.into_iter().map(|list| Item::AccessList(list.item())).collect())
             }
+            Request::Flowspec => match &self.flowspec {
+                Some(reader) => Ok(vec![Item::Flowspec(access::flowspec_item(reader))]),
+                None => {
+                    Err("this router receives no flow specifications: see [flowspec]".to_owned())
+                }
+            },
             Request::Audit => {
                 control.call(|sync| vec![Item::Audit(sync.audit().clone())]).ok_or_else(no_answer)
             }

@@ -197,6 +197,7 @@ impl RequestHandler for Web {
             "/api/fib" => Request::Fib,
             "/api/feeds" => Request::Feeds,
             "/api/interfaces" => Request::Interfaces,
+            "/api/flowspec" => Request::Flowspec,
             "/api/access-lists" => Request::AccessLists { name: None },
             "/api/audit" => Request::Audit,
             path => return page::find(path),

@@ -20,6 +20,7 @@
 //! interface's packets to the kernel or receive them again.
 
 mod control;
+mod flows;
 mod image;
 mod orders;
 mod reload;
@@ -62,6 +63,7 @@ use config::{self, Config, Metrics};
 use control::Control;
 use datapath::SuspendedState;
 use datapath::stats::Snapshot;
+use flows::Flows;
 use image::Saves;
 use remake::Remaking;
 
@@ -104,6 +106,7 @@ pub struct Daemon {
     /// The state that the last workers left to their successors, by their number.
     suspended: Vec<SuspendedState>,
     remaking: Remaking,
+    flows: Flows,
 }
 
 /// The origin of a daemon's routes.
@@ -186,7 +189,9 @@ impl Daemon {
         let host = host.map_err(system("make the TAP device `fingerpost`"))?;
         let Prepared { mut plane, mut kernel, warnings } =
             prepare(&config, origin, &*role, &by_name)?;
-        plane.set_active_lists(compile(&config, &[])?);
+        let flows = Flows::start(config.flowspec.as_ref());
+        let flows = flows.map_err(system("listen for BGP (`[flowspec] listen`)"))?;
+        plane.set_active_lists(compile(&config, &flows, &[])?);
         let source = match config.fpm.clone() {
             _ if is_static => RouteSource::Static,
             None => RouteSource::Kernel,
@@ -251,6 +256,7 @@ impl Daemon {
             hook_frames,
             suspended: Vec::new(),
             remaking: Remaking::new(mtu),
+            flows,
         };
         if let Some(path) = daemon.config.daemon.control.clone() {
             daemon.server = Some(daemon.serve(&path, orderer)?);
@@ -285,7 +291,8 @@ impl Daemon {
 
     fn query_handle(&self) -> QueryHandle {
         let (control, view) = (self.handle.clone(), Arc::clone(&self.view));
-        QueryHandle { control, view, role: Arc::clone(&self.role) }
+        let flowspec = self.flows.status();
+        QueryHandle { control, view, role: Arc::clone(&self.role), flowspec }
     }
 
     /// Executes the commands of the control socket's clients, saves the image when it is time,
@@ -299,6 +306,7 @@ impl Daemon {
             self.orders = Some(orders);
         }
         self.follow_devices();
+        self.follow_flows();
         self.follow_rules()
     }
 
@@ -307,6 +315,7 @@ impl Daemon {
     pub fn drain_notices(&mut self) -> Vec<String> {
         let mut notices = self.page.as_ref().map(|page| page.drain_notices()).unwrap_or_default();
         notices.extend(self.remaking.drain_notices());
+        notices.extend(self.flows.drain_notices());
         notices
     }
 
@@ -489,9 +498,14 @@ fn dump(
     publish(plane)
 }
 
-/// Compiles the access lists of a configuration, which replace those of `before`.
-fn compile(config: &Config, before: &[ActiveList]) -> Result<Vec<ActiveList>, StartError> {
-    Ok(ActiveList::compile(&config.access_lists, before, config.daemon.cores.len())?)
+/// Compiles the access lists of a configuration and its flow specifications, which replace those of `before`.
+fn compile(
+    config: &Config,
+    flows: &Flows,
+    before: &[ActiveList],
+) -> Result<Vec<ActiveList>, StartError> {
+    let lists = flows::configured(config, flows);
+    Ok(ActiveList::compile(&lists, before, config.daemon.cores.len())?)
 }
 
 /// Publishes the state of the plane.

@@ -179,7 +179,8 @@ impl Daemon {
             return Ok(changes);
         }
         let routes = self.read_routes(&config).map_err(ReloadError::Start)?;
-        let lists = compile(&config, &self.active_lists()).map_err(ReloadError::Start)?;
+        let lists =
+            compile(&config, &self.flows, &self.active_lists()).map_err(ReloadError::Start)?;
         if changes.changed.is_empty() {
             self.config = config;
         } else {
@@ -232,7 +233,7 @@ impl Daemon {
     }
 
     /// Returns the access lists that workers use.
-    fn active_lists(&self) -> Vec<ActiveList> {
+    pub(super) fn active_lists(&self) -> Vec<ActiveList> {
         let lists = self.handle.call(|sync| sync.plane.active_lists().to_vec());
         lists.unwrap_or_default()
     }
@@ -266,7 +267,8 @@ impl Daemon {
         let learned =
             learn(&config, self.origin, &*self.role, &index_of).map_err(ReloadError::Start)?;
         let Prepared { mut plane, kernel, warnings } = learned;
-        let lists = compile(&config, &self.active_lists()).map_err(ReloadError::Start)?;
+        let lists =
+            compile(&config, &self.flows, &self.active_lists()).map_err(ReloadError::Start)?;
         plane.set_active_lists(lists);
         publish(&mut plane).map_err(ReloadError::Start)?;
         self.warnings.extend(warnings);

@@ -45,6 +45,7 @@ use crate::role::Role;
 use api::{Audit, Feed, Fib, Interface, Item};
 use datapath::stats::Snapshot;
 pub use distribution::encode_distribution;
+use flowspec::{SpeakerStatus, StatusReader};
 use process::Process;
 
 const OPENMETRICS: &str = "application/openmetrics-text";
@@ -85,6 +86,7 @@ struct Scrape {
     hops: u64,
     audit: Audit,
     access_lists: Vec<ListView>,
+    flowspec: Option<SpeakerStatus>,
     role: Arc<dyn Role>,
     more: Box<dyn MetricSet>,
 }
@@ -126,6 +128,7 @@ impl Scrape {
             hops,
             audit,
             access_lists,
+            flowspec: query.flowspec.as_ref().map(StatusReader::read),
             role: Arc::clone(&query.role),
             more,
         })
@@ -169,6 +172,7 @@ impl Collector for Scrape {
         to.level(&up, [([], self.uptime)])?;
         self.encode_workers(&mut to)?;
         self.encode_access_lists(&mut to)?;
+        self.encode_flowspec(&mut to)?;
         self.encode_tables(&mut to)?;
         self.encode_feeds(&mut to)?;
         let (checks, mismatches, heals) =
@@ -243,6 +247,7 @@ mod tests {
             more: Box::new(Nothing),
             audit: Audit { checks: 11, ..Audit::default() },
             access_lists: Vec::new(),
+            flowspec: None,
         }
     }
 

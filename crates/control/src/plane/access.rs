@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use acl::{AccessList, InstalledList};
-use config::AccessListConfig;
+use config::{AccessListConfig, FLOWSPEC_LIST};
 use datapath::{AccessLists, AppliedList, FIRST_STACKED};
 use fib::{Full, Publisher, Reader};
 
@@ -104,7 +104,10 @@ impl PlaneAccess {
         let applied =
             self.lists.iter().map(|list| AppliedList::new(Arc::clone(&list.installed), plain));
         let numbers = |names: fn(&AccessListConfig) -> &[String]| {
-            let lists = (0..).zip(&self.lists);
+            // Without flow specifications packets are not examined.
+            let is_idle =
+                |config: &AccessListConfig| config.name == FLOWSPEC_LIST && config.rules.is_empty();
+            let lists = (0..).zip(&self.lists).filter(move |(_, list)| !is_idle(&list.config));
             lists.flat_map(move |(at, list)| {
                 let names = names(&list.config).iter();
                 names.filter_map(move |name| Some((ports.named(name)?, at)))

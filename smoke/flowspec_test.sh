@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# BGP flow specifications of GoBGP and BIRD: random packets pass random ones as they pass nftables; then order,
+# rates, what is refused, and the ends of sessions.
+: "${FINGERPOST_PACKETS:=2500}"
+. "$(dirname "$0")/lib/random_packets.sh"
+export FINGERPOST_FILTERED=1
+
+"$python" "$here/smoke/flowspec_rules.py" write $((seed + 1)) 40 "$work/gobgp.flows" "$work/ruleset"
+flowspec() {
+    cat <<FLOWSPEC
+[flowspec]
+as = 65001
+router_id = "10.0.0.1"
+inbound = ["r0"]
+hold_time = "6s"
+FLOWSPEC
+}
+
+# The kernel with a ruleset of the same meaning.
+within router nft -f "$work/ruleset" || fail "nftables refuses the ruleset"
+pass kernel
+within router nft delete table inet flowspec
+
+configure "$(flowspec)" '{ name = "r0" }, { name = "r1" }, { name = "r2" }'
+start_router
+flows() { show -j flowspec | json "print(d[0]['$1'])"; }
+has() { [ "$(flows "$1")" = "$2" ]; }
+established() { [ "$(show -j flowspec | json 'print(sum(s["established"] for s in d[0]["sessions"]))')" = "$1" ]; }
+
+cat >"$work/gobgp.toml" <<GOBGP
+[global.config]
+  as = 65001
+  router-id = "10.0.0.9"
+  port = -1
+[[neighbors]]
+  [neighbors.config]
+    neighbor-address = "127.0.0.1"
+    peer-as = 65001
+  [neighbors.timers.config]
+    connect-retry = 1
+    idle-hold-time-after-reset = 1
+  [neighbors.transport.config]
+    remote-port = 1179
+  [[neighbors.afi-safis]]
+    [neighbors.afi-safis.config]
+      afi-safi-name = "ipv4-flowspec"
+  [[neighbors.afi-safis]]
+    [neighbors.afi-safis.config]
+      afi-safi-name = "ipv6-flowspec"
+GOBGP
+gobgp() { within router gobgp "$@"; }
+flow() { # FAMILY MATCH... then ACTION...
+    local family=$1
+    shift
+    gobgp global rib -a "$family" add match "$@" || fail "GoBGP refuses: $*"
+}
+start_gobgp() {
+    launch router gobgpd -f "$work/gobgp.toml" -l warn >"$work/gobgpd.log" 2>&1
+    gobgpd=$launched
+    wait_for 10 gobgp global || fail "GoBGP does not start: $(cat "$work/gobgpd.log")"
+    wait_for 30 established 1 || fail "no session: $(show flowspec) $(cat "$work/gobgpd.log")"
+}
+start_gobgp
+count=0
+while IFS=$'\t' read -ra line; do
+    flow "${line[@]}" then discard
+    count=$((count + 1))
+done <"$work/gobgp.flows"
+wait_for 10 has flows "$(sort -u "$work/gobgp.flows" | wc -l)" || fail "flow specifications are missing: $(show flowspec)"
+has refused_flows 0 && has malformed 0 || fail "some are not applied: $(show flowspec)"
+pass router
+compare
+denied=$(show -j counters | json 'print(d[0]["dropped"]["acl_denied"])')
+[ "$denied" -gt $((packets / 20)) ] || fail "only $denied packets are denied: $(show counters)"
+echo "   $count flow specifications of GoBGP: $(arrived) frames of $packets packets are those of nftables, $denied packets denied"
+
+# The order of RFC 8955, rates, and actions that access lists do not have. The session's end removes all.
+gobgp global rib -a ipv4-flowspec del all && gobgp global rib -a ipv6-flowspec del all || fail "GoBGP does not delete"
+wait_for 10 has flows 0 || fail "withdrawn ones stay: $(show flowspec)"
+[ "$(show -j acl flowspec | json 'print(len(d[0]["rules"]))')" = 0 ] || fail "rules stay: $(show acl)"
+flow ipv4-flowspec destination 11.0.0.0/8 then discard
+flow ipv4-flowspec destination 11.1.0.0/16 then rate-limit 125000
+flow ipv4-flowspec destination 11.1.1.0/24 then accept
+flow ipv4-flowspec destination 11.2.0.0/16 fragment dont-fragment then discard
+flow ipv4-flowspec destination 11.3.0.0/16 then redirect 65001:1
+flow ipv6-flowspec label '==7' then discard
+wait_for 10 has flows 6 || fail "flow specifications are missing: $(show flowspec)"
+show acl flowspec >"$work/acl" && show flowspec >"$work/flowspec"
+sed -n 's/^ *[0-9]*: \(.*\): .*/\1/p' "$work/acl" >"$work/rules"
+cat >"$work/expected" <<RULES
+permit to 11.1.1.0/24
+police 1mbit to 11.1.0.0/16
+permit to 11.1.0.0/16
+deny to 11.0.0.0/8
+RULES
+for text in 'fragment bits DF and last fragment not supported' 'redirection to a VRF not supported' 'flowlabel =7: flow labels not supported'; do
+    grep -q "$text" "$work/flowspec" || fail "show flowspec has no \"$text\": $(cat "$work/flowspec")"
+done
+diff "$work/expected" "$work/rules" || fail "the rules are: $(cat "$work/acl")"
+kill -9 "$gobgpd" && wait "$gobgpd" 2>/dev/null || true
+wait_for 20 has flows 0 || fail "flow specifications outlive their session: $(show flowspec)"
+grep -q 'session with 127.0.0.1:.* established' "$work/fingerpost.log" || fail "the log has no session"
+grep -q 'session with 127.0.0.1:.* ended: connection closed by the peer' "$work/fingerpost.log" || fail "the log has no end"
+
+# BIRD. Its sessions to the address that GoBGP had need multihop.
+cat >"$work/bird.conf" <<BIRD
+router id 10.0.0.8;
+flow4 table flows4;
+flow6 table flows6;
+protocol device {}
+protocol static four {
+    flow4 { table flows4; };
+    route flow4 { dst 12.0.0.0/8; proto = 17; dport = 53 || > 60000; } { bgp_ext_community.add((generic, 0x80060000, 0x0)); };
+}
+protocol static six {
+    flow6 { table flows6; };
+    route flow6 { src fd77::/64; next header 6; tcp flags 0x02/0x12; } { bgp_ext_community.add((generic, 0x80060000, 0x0)); };
+}
+protocol bgp fingerpost {
+    local 127.0.0.1 as 65001;
+    neighbor 127.0.0.1 port 1179 as 65001;
+    multihop;
+    connect delay time 1;
+    error wait time 1, 2;
+    flow4 { table flows4; import none; export all; };
+    flow6 { table flows6; import none; export all; };
+}
+BIRD
+launch router bird -f -c "$work/bird.conf" -s "$work/bird.sock" >"$work/bird.log" 2>&1
+bird=$launched
+wait_for 30 has flows 2 || fail "no flow specifications of BIRD: $(show flowspec) $(cat "$work/bird.log")"
+show acl flowspec | sed -n 's/^ *[0-9]*: \(.*\): .*/\1/p' >"$work/rules"
+cat >"$work/expected" <<RULES
+deny to 12.0.0.0/8 ipproto udp dport 53,60001-65535
+deny from fd77::/64 ipproto tcp flags syn/syn,ack
+RULES
+diff "$work/expected" "$work/rules" || fail "the rules of BIRD are: $(show acl flowspec)"
+# A session that is silent ends after the hold time; the router reports its own end to the peer.
+kill -STOP "$bird"
+wait_for 30 has flows 0 || fail "a silent session lives on: $(show flowspec)"
+show flowspec | grep -q 'last end: .*hold timer expired' || fail "the end is: $(show flowspec)"
+kill -CONT "$bird"
+wait_for 40 has flows 2 || fail "BIRD does not come back: $(show flowspec)"
+
+# A process of another user is refused.
+within router setpriv --reuid 65534 --clear-groups "$python" -c '
+import socket
+assert socket.create_connection(("127.0.0.1", 1179)).recv(1) == b""' || fail "a process of another user is served"
+show flowspec | grep -q 'last refusal: .*user 65534 is not in flowspec.users' || fail "the refusal is: $(show flowspec)"
+within router curl -s --max-time 5 http://127.0.0.1:1179/ >/dev/null && fail "HTTP is answered"
+stop_router
+grep -q 'Received: Administrative shutdown' "$work/bird.log" || within router birdc -s "$work/bird.sock" show protocols all fingerpost | grep -q 'Received: Administrative shutdown' || fail "BIRD does not learn the end: $(cat "$work/bird.log")"
+kill -9 "$bird" && wait "$bird" 2>/dev/null || true
