@@ -14,9 +14,10 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 30] = [
+const PACKAGES: [Package; 31] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
+    ("iperf3", &["iperf3", "--version"]),
     ("gobgpd", &["gobgpd", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
     ("iputils-ping", &["ping", "-V"]),
