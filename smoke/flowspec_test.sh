@@ -135,6 +135,10 @@ deny to 12.0.0.0/8 ipproto udp dport 53,60001-65535
 deny from fd77::/64 ipproto tcp flags syn/syn,ack
 RULES
 diff "$work/expected" "$work/rules" || fail "the rules of BIRD are: $(show acl flowspec)"
+explain() { "$program" acl explain --socket "$work/sock" flowspec "$@"; }
+explain from 192.0.2.1 to 12.0.0.1 ipproto udp dport 53 >"$work/explained" && fail "explain permits what is denied"
+grep -q '^1: deny to 12.0.0.0/8 ipproto udp' "$work/explained" || fail "explain prints: $(cat "$work/explained")"
+explain from fd77::1 to 2001:db8::1 ipproto tcp flags ack >"$work/explained" || fail "explain denies: $(cat "$work/explained")"
 # A session that is silent ends after the hold time; the router reports its own end to the peer.
 kill -STOP "$bird"
 wait_for 30 has flows 0 || fail "a silent session lives on: $(show flowspec)"

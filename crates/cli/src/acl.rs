@@ -1,8 +1,8 @@
-//! `fingerpost acl`: the access lists of a configuration, explained and as a ruleset of nftables; and the
-//! text of `show acl`.
+//! `fingerpost acl`: the access lists of a configuration or of the running router, explained; those of a
+//! configuration as a ruleset of nftables; and the text of `show acl` and `show flowspec`.
 //!
 //! ```text
-//!   acl explain -c FILE LIST from 192.0.2.1 to 198.51.100.7 ipproto tcp dport 22
+//!   acl explain [-c FILE] LIST from 192.0.2.1 to 198.51.100.7 ipproto tcp dport 22
 //!       3: count ipproto tcp
 //!       7: deny from 192.0.2.0/24          the packet ends here
 //!   acl nft -c FILE | nft -f -
@@ -13,11 +13,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use acl::nft::{self, AppliedList};
-use acl::{AccessList, DescribedPacket};
+use acl::{AccessList, DescribedPacket, Rule};
 use anyhow::{Context, bail};
-use api::AccessInterface;
+use api::{AccessInterface, Item, Request};
 use config::{AccessListConfig, Config};
 use serde_json::json;
+
+use crate::client::{self, RESPONSE_TIMEOUT};
 
 /// The arguments of `acl`.
 #[derive(clap::Args)]
@@ -32,9 +34,11 @@ enum Verb {
     ///
     /// Exit status 1 if the packet is denied.
     Explain {
-        /// Configuration file
+        #[command(flatten)]
+        socket: client::SocketArgs,
+        /// Configuration file; without it the lists are those of the running router, with `flowspec`
         #[arg(short, long, value_name = "FILE")]
-        config: PathBuf,
+        config: Option<PathBuf>,
         /// Write JSON
         #[arg(short, long)]
         json: bool,
@@ -56,8 +60,12 @@ enum Verb {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.verb {
-        Verb::Explain { config, json, list, packet } => {
-            explain(&Config::load(config)?, list, &packet.join(" "), *json)
+        Verb::Explain { socket, config, json, list, packet } => {
+            let list = match config {
+                Some(config) => configured(&Config::load(config)?, list)?,
+                None => running(socket, list)?,
+            };
+            explain(&list, &packet.join(" "), *json)
         }
         Verb::Nft { config } => write_ruleset(&Config::load(config)?),
     }
@@ -68,12 +76,35 @@ fn build(config: &AccessListConfig) -> anyhow::Result<AccessList> {
     AccessList::build(name, *permits, rules.clone()).with_context(|| name.clone())
 }
 
-fn explain(config: &Config, name: &str, packet: &str, json: bool) -> anyhow::Result<ExitCode> {
+/// Returns a list of a configuration.
+fn configured(config: &Config, name: &str) -> anyhow::Result<AccessList> {
     let Some(list) = config.access_lists.iter().find(|list| list.name == name) else {
         let names: Vec<_> = config.access_lists.iter().map(|list| &*list.name).collect();
         bail!("{name}: no access list of the configuration (there is: {})", names.join(", "));
     };
-    let list = build(list)?;
+    build(list)
+}
+
+/// Returns a list of the running router.
+fn running(socket: &client::SocketArgs, name: &str) -> anyhow::Result<AccessList> {
+    let mut found = None;
+    let request = Request::AccessLists { name: Some(name.to_owned()) };
+    client::send(socket, &request, RESPONSE_TIMEOUT, &mut |item| {
+        if let Item::AccessList(list) = item {
+            found = Some(list);
+        }
+        Ok(())
+    })?;
+    let list = found.with_context(|| format!("{name}: no access list"))?;
+    let rule = |rule: &api::AccessRule| {
+        let with_hint = || format!("rule {}: state the configuration by -c", rule.number);
+        Rule::parse(&rule.rule, &|_| None).with_context(with_hint)
+    };
+    let rules = list.rules.iter().map(rule).collect::<anyhow::Result<_>>()?;
+    AccessList::build(name, list.default == "permit", rules).with_context(|| name.to_owned())
+}
+
+fn explain(list: &AccessList, packet: &str, json: bool) -> anyhow::Result<ExitCode> {
     let rules: Vec<usize> = match DescribedPacket::parse(packet)? {
         DescribedPacket::V4(fields) => list.matches(&fields).collect(),
         DescribedPacket::V6(fields) => list.matches(&fields).collect(),

@@ -3,7 +3,7 @@
 //! | community | action |
 //! |---|---|
 //! | 0x8006, 0x800c | bytes a second, packets a second; 0: none passes |
-//! | 0x8007 | the specifications behind this one apply, too; samples |
+//! | 0x8007 | T: the specifications behind this one apply, too; S, a sample, is ignored |
 //! | 0x8008, 0x8108, 0x8208, 0x8009 | redirection to a VRF, a DSCP: not supported |
 //! | 0x0800, 0x010c, 0x000c | redirection to an address: not supported |
 //!

@@ -53,6 +53,7 @@ impl Notification {
     pub(crate) const BAD_PEER_AS: Self = Self::new(2, 2);
     pub(crate) const BAD_IDENTIFIER: Self = Self::new(2, 3);
     pub(crate) const BAD_HOLD_TIME: Self = Self::new(2, 6);
+    pub(crate) const UNSUPPORTED_CAPABILITY: Self = Self::new(2, 7);
     pub(crate) const ATTRIBUTES_MALFORMED: Self = Self::new(3, 1);
     pub(crate) const BAD_NLRI: Self = Self::new(3, 9);
     pub(crate) const HOLD_TIMER_EXPIRED: Self = Self::new(4, 0);

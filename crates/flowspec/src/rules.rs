@@ -30,6 +30,9 @@ use crate::operators;
 const TCP: u16 = 6;
 const UDP: u16 = 17;
 
+/// A flag of TCP.
+const FIN: u8 = 1;
+
 /// Bits of the component for fragments.
 const IS_FRAGMENT: u64 = 2;
 const FIRST_FRAGMENT: u64 = 4;
@@ -170,7 +173,11 @@ fn flags(flow: &FlowSpec) -> Result<Option<Vec<TcpFlags>>, &'static str> {
             }
         }
         in_set(mask).for_each(|other| is_covered[usize::from(other)] = true);
-        found.push(TcpFlags { set: flags & mask, mask });
+        match mask {
+            // Any flags, but a header: with FIN, and without.
+            0 => found.extend([0, FIN].map(|set| TcpFlags { set, mask: FIN })),
+            _ => found.push(TcpFlags { set: flags & mask, mask }),
+        }
     }
     Ok(Some(found))
 }
@@ -224,7 +231,7 @@ mod tests {
 
     #[test]
     fn flow_has_its_rules() {
-        let cases: [(FlowFamily, &[u8], &[&str]); 11] = [
+        let cases: [(FlowFamily, &[u8], &[&str]); 12] = [
             (FlowFamily::V4, &[1, 24, 192, 0, 2], &["deny to 192.0.2.0/24"]),
             (FlowFamily::V4, &[3, 0x81, 17], &["deny to 0.0.0.0/0 ipproto udp"]),
             (FlowFamily::V6, &[3, 0x81, 17], &["deny to ::/0 ipproto udp"]),
@@ -272,7 +279,15 @@ mod tests {
                     "deny to 0.0.0.0/0 fragment first dscp 46 length 600-1500",
                 ],
             ),
-            // ICMP with ports; ports of later fragments; no number.
+            (
+                FlowFamily::V4,
+                &[9, 0x00, 0x02, 0x82, 0x02],
+                &[
+                    "deny to 0.0.0.0/0 ipproto tcp flags none/fin",
+                    "deny to 0.0.0.0/0 ipproto tcp flags fin",
+                ],
+            ),
+            // ICMP with ports.
             (FlowFamily::V4, &[3, 0x81, 1, 5, 0x81, 9], &[]),
         ];
         for (family, octets, expected) in cases {

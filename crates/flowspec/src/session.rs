@@ -7,8 +7,9 @@
 //!
 //! The speaker is passive: the router connects (RFC 4271, section 8.2.1, PassiveTcpEstablishment). The hold
 //! time is the lesser of both sides' (section 4.2); keepalives are sent after a third of it. Capabilities
-//! are the two families of flow specifications and AS numbers of four octets. A malformed flow specification
-//! is skipped and counted; another error of an UPDATE ends the session (RFC 7606, section 3).
+//! are the two families of flow specifications, one of which the peer must have, and AS numbers of four
+//! octets. A malformed flow specification is skipped and counted; another error of an UPDATE ends the
+//! session (RFC 7606, section 3).
 
 use std::time::{Duration, Instant};
 
@@ -160,6 +161,9 @@ impl Session {
         if matches!(open.hold_time, 1 | 2) {
             return Err(Notification::BAD_HOLD_TIME);
         }
+        if open.has_flowspec == [false; 2] {
+            return Err(Notification::UNSUPPORTED_CAPABILITY);
+        }
         self.hold_time = Duration::from_secs(open.hold_time.min(self.local.hold_time).into());
         self.state = State::OpenConfirm;
         self.keep_alive(now);
@@ -273,6 +277,7 @@ mod tests {
             (Open { peer_as: 65003, ..OPEN }, Notification::BAD_PEER_AS),
             (Open { identifier: 0, ..OPEN }, Notification::BAD_IDENTIFIER),
             (Open { hold_time: 2, ..OPEN }, Notification::BAD_HOLD_TIME),
+            (Open { has_flowspec: [false; 2], ..OPEN }, Notification::UNSUPPORTED_CAPABILITY),
         ] {
             let mut session = Session::new(LOCAL, now);
             sent(&mut session);

@@ -262,7 +262,9 @@ impl<P: FnMut(SpeakerEvent)> Service<P> {
             let (stream, peer) = match self.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // No descriptor is free, for example: the connection still waits.
+                Err(_) => return thread::sleep(PUBLISH_DELAY),
             };
             if let Err(why) = self.check(&stream, peer) {
                 self.status.refused_connections += 1;
@@ -341,6 +343,8 @@ impl<P: FnMut(SpeakerEvent)> Service<P> {
         self.status.rules = rules.rules.len();
         self.status.refused_flows = rules.refused.len();
         self.status.refused = rules.refused.iter().take(MOST_REFUSED).cloned().collect();
+        // The state is that of the rules when the report arrives.
+        self.show();
         (self.report)(SpeakerEvent::Rules(rules));
     }
 
@@ -384,6 +388,7 @@ impl Connection {
         let to_send = &mut self.session.to_send;
         while !to_send.is_empty() {
             match self.stream.write(to_send) {
+                Ok(0) => return Err(EndReason::Closed),
                 Ok(len) => drop(to_send.drain(..len)),
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => {}
