@@ -205,10 +205,11 @@ fn is_of_list(verdict: Verdict) -> bool {
 /// Stores the list of each frame by the port that it arrived on; returns whether there is one.
 fn select_inbound(layer: &ListsByPort, list_of: &mut [u16; SIZE], batch: &AccessBatch<'_>) -> bool {
     let mut has_list = false;
+    let has_refusals = !batch.refusals.is_empty();
     for ((at, (kind, _)), slot) in batch.batch.outcomes().enumerate().zip(list_of) {
         let is_examined = match kind {
-            // By the list before this one. The reverse path filter is behind the lists.
-            _ if batch.refusals.get(at).is_some_and(is_of_list) => false,
+            // A list counts a packet that the reverse path filter refuses, not one that a list before refuses.
+            _ if has_refusals && batch.refusals.get(at).is_some_and(is_of_list) => false,
             Kind::V4 | Kind::V6 => true,
             // Their senders may get an ICMP error.
             Kind::Done(Verdict::TtlExpired | Verdict::SourceRoute | Verdict::LinkLocal) => true,
