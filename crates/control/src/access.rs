@@ -2,7 +2,7 @@
 
 use acl::{Action, RuleCount};
 use api::{AccessInterface, AccessList, AccessRule, Flowspec, FlowspecSession, RefusedFlow};
-use feed::fpm::{Refusal, Refused};
+use feed::fpm::Refused;
 use flowspec::{SessionStatus, SpeakerStatus, StatusReader};
 
 use crate::plane::{ActiveList, Plane};
@@ -122,13 +122,7 @@ pub(crate) fn flowspec_item(reader: &StatusReader) -> Flowspec {
     let refused = refused
         .into_iter()
         .map(|refused| RefusedFlow { flow: refused.flow, reason: refused.reason.to_owned() });
-    let refusal = |Refused { peer, why }| match why {
-        Refusal::User(user) => format!("{peer}: user {user} is not in flowspec.users"),
-        Refusal::Address => format!("{peer}: its address is not in flowspec.peers"),
-        Refusal::Busy => format!("{peer}: too many sessions"),
-        Refusal::NoUser => format!("{peer}: no process on this host owns the connection"),
-        Refusal::System(error) => format!("{peer}: {error}"),
-    };
+    let refusal = |last: Refused| last.describe("flowspec.users", "flowspec.peers");
     Flowspec {
         listen: reader.listen,
         sessions: sessions.into_iter().map(session).collect(),

@@ -105,7 +105,8 @@ impl std::fmt::Display for Notification {
 /// The part of an OPEN that concerns a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Open {
-    pub(crate) peer_as: u32,
+    /// The AS of its sender.
+    pub(crate) my_as: u32,
     /// In seconds.
     pub(crate) hold_time: u16,
     pub(crate) identifier: u32,
@@ -156,9 +157,9 @@ impl Open {
             }
         }
         capabilities.extend([CAPABILITY_FOUR_OCTET_AS, 4]);
-        capabilities.extend(self.peer_as.to_be_bytes());
+        capabilities.extend(self.my_as.to_be_bytes());
         let mut body = vec![4];
-        body.extend(u16::try_from(self.peer_as).unwrap_or(AS_TRANS).to_be_bytes());
+        body.extend(u16::try_from(self.my_as).unwrap_or(AS_TRANS).to_be_bytes());
         body.extend(self.hold_time.to_be_bytes());
         body.extend(self.identifier.to_be_bytes());
         body.extend([
@@ -177,7 +178,7 @@ impl Open {
         }
         let short = Notification::BAD_LENGTH;
         let mut open = Self {
-            peer_as: body.u16().ok_or(short)?.into(),
+            my_as: body.u16().ok_or(short)?.into(),
             hold_time: body.u16().ok_or(short)?,
             identifier: body.u32().ok_or(short)?,
             has_flowspec: [false; 2],
@@ -206,7 +207,7 @@ impl Open {
 
     fn add_capability(&mut self, code: u8, mut value: Octets<'_>) {
         match code {
-            CAPABILITY_FOUR_OCTET_AS => self.peer_as = value.u32().unwrap_or(self.peer_as),
+            CAPABILITY_FOUR_OCTET_AS => self.my_as = value.u32().unwrap_or(self.my_as),
             CAPABILITY_MULTIPROTOCOL => {
                 if let Some(family) = family(&mut value, 1) {
                     self.has_flowspec[family as usize] = true;
@@ -341,13 +342,9 @@ pub(crate) mod tests {
 
     #[test]
     fn open_that_is_sent_is_read_again() {
-        for peer_as in [65001, 4_200_000_000] {
-            let open = Open {
-                peer_as,
-                hold_time: 90,
-                identifier: 0x0a00_0001,
-                has_flowspec: [true, true],
-            };
+        for my_as in [65001, 4_200_000_000] {
+            let open =
+                Open { my_as, hold_time: 90, identifier: 0x0a00_0001, has_flowspec: [true, true] };
             let mut bytes = Vec::new();
             open.encode(&mut bytes);
             for len in 0..bytes.len() {
@@ -372,7 +369,7 @@ pub(crate) mod tests {
         for bytes in [classic, extended] {
             let open = decode(&bytes).expect("an OPEN").expect("a whole one").0;
             let expected = Open {
-                peer_as: 65001,
+                my_as: 65001,
                 hold_time: 90,
                 identifier: 0x0a00_0001,
                 has_flowspec: [true, false],

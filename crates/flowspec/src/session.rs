@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use crate::message::{self, Message, Notification, Open, Update};
 
-/// The own side of sessions.
+/// The own side of sessions, and the AS that peers must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Local {
+pub(crate) struct SpeakerIdentity {
     pub(crate) own_as: u32,
     pub(crate) peer_as: u32,
     pub(crate) identifier: u32,
@@ -37,7 +37,7 @@ enum State {
 /// A session.
 #[derive(Debug)]
 pub(crate) struct Session {
-    local: Local,
+    local: SpeakerIdentity,
     state: State,
     received: Vec<u8>,
     /// Bytes for the peer.
@@ -70,10 +70,10 @@ impl std::fmt::Display for EndReason {
 
 impl Session {
     /// Begins a session on a connection.
-    pub(crate) fn new(local: Local, now: Instant) -> Self {
+    pub(crate) fn new(local: SpeakerIdentity, now: Instant) -> Self {
         let mut to_send = Vec::new();
         let open = Open {
-            peer_as: local.own_as,
+            my_as: local.own_as,
             hold_time: local.hold_time,
             identifier: local.identifier,
             has_flowspec: [true; 2],
@@ -151,7 +151,7 @@ impl Session {
     }
 
     fn accept(&mut self, open: Open, now: Instant) -> Result<(), Notification> {
-        if open.peer_as != self.local.peer_as {
+        if open.my_as != self.local.peer_as {
             return Err(Notification::BAD_PEER_AS);
         }
         let is_own = open.identifier == self.local.identifier;
@@ -207,9 +207,9 @@ mod tests {
     use super::*;
     use crate::message::tests::update;
 
-    const LOCAL: Local = Local { own_as: 65001, peer_as: 65002, identifier: 1, hold_time: 90 };
-    const OPEN: Open =
-        Open { peer_as: 65002, hold_time: 30, identifier: 2, has_flowspec: [true; 2] };
+    const LOCAL: SpeakerIdentity =
+        SpeakerIdentity { own_as: 65001, peer_as: 65002, identifier: 1, hold_time: 90 };
+    const OPEN: Open = Open { my_as: 65002, hold_time: 30, identifier: 2, has_flowspec: [true; 2] };
 
     fn message(encode: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -244,7 +244,7 @@ mod tests {
     fn session_is_established_by_open_and_keepalive() {
         let now = Instant::now();
         let mut session = established(now);
-        let own = Open { peer_as: 65001, hold_time: 90, identifier: 1, has_flowspec: [true; 2] };
+        let own = Open { my_as: 65001, hold_time: 90, identifier: 1, has_flowspec: [true; 2] };
         assert_eq!(sent(&mut session), [Message::Open(own), Message::Keepalive]);
         let mut bytes = update(&[(14, &[0, 1, 133, 0, 0, 3, 3, 0x81, 6])]);
         bytes.extend(update(&[(15, &[0, 1, 133, 3, 3, 0x81, 6])]));
@@ -274,7 +274,7 @@ mod tests {
     fn bad_open_has_its_notification() {
         let now = Instant::now();
         for (open, expected) in [
-            (Open { peer_as: 65003, ..OPEN }, Notification::BAD_PEER_AS),
+            (Open { my_as: 65003, ..OPEN }, Notification::BAD_PEER_AS),
             (Open { identifier: 0, ..OPEN }, Notification::BAD_IDENTIFIER),
             (Open { hold_time: 2, ..OPEN }, Notification::BAD_HOLD_TIME),
             (Open { has_flowspec: [false; 2], ..OPEN }, Notification::UNSUPPORTED_CAPABILITY),
@@ -285,8 +285,8 @@ mod tests {
             assert_eq!(end, Err(EndReason::Sent(expected)));
             assert_eq!(sent(&mut session), [Message::Notification(expected)]);
         }
-        let mut internal = Session::new(Local { peer_as: 65001, ..LOCAL }, now);
-        let own = Open { peer_as: 65001, identifier: 1, ..OPEN };
+        let mut internal = Session::new(SpeakerIdentity { peer_as: 65001, ..LOCAL }, now);
+        let own = Open { my_as: 65001, identifier: 1, ..OPEN };
         let end = internal.receive(&message(|to| own.encode(to)), now, |_| Ok(()));
         assert_eq!(end, Err(EndReason::Sent(Notification::BAD_IDENTIFIER)));
     }

@@ -24,7 +24,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::message::{Notification, Update};
-use crate::session::{EndReason, Local, Session};
+use crate::session::{EndReason, Session, SpeakerIdentity};
 use crate::table::{FlowRules, PeerId, RefusedFlow, Table};
 
 /// The most sessions at a time.
@@ -275,7 +275,8 @@ impl<P: FnMut(SpeakerEvent)> Service<P> {
                 continue;
             }
             let FlowspecOptions { own_as, peer_as, router_id, hold_time, .. } = self.options;
-            let local = Local { own_as, peer_as, identifier: router_id.into(), hold_time };
+            let local =
+                SpeakerIdentity { own_as, peer_as, identifier: router_id.into(), hold_time };
             let session = Session::new(local, now);
             let id = self.next_id;
             self.next_id += 1;
@@ -287,7 +288,7 @@ impl<P: FnMut(SpeakerEvent)> Service<P> {
 
     fn check(&mut self, stream: &TcpStream, peer: SocketAddr) -> Result<(), Refusal> {
         if self.connections.len() >= MOST_SESSIONS {
-            return Err(Refusal::Busy);
+            return Err(Refusal::Full);
         }
         // A closed connection has no address.
         let own = stream.local_addr().map_err(|_| Refusal::NoUser)?;
@@ -423,7 +424,7 @@ mod tests {
     fn connect(speaker: &Speaker) -> TcpStream {
         let mut stream = TcpStream::connect(speaker.status.listen).expect("a connection");
         let mut bytes = Vec::new();
-        let open = Open { peer_as: 65002, hold_time: 90, identifier: 9, has_flowspec: [true; 2] };
+        let open = Open { my_as: 65002, hold_time: 90, identifier: 9, has_flowspec: [true; 2] };
         open.encode(&mut bytes);
         message::append_keepalive(&mut bytes);
         stream.write_all(&bytes).expect("sent");

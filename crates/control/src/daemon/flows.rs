@@ -4,8 +4,8 @@
 //!   speaker's thread ─► latest rules, log lines ─► the daemon's thread ─► compiled ─► the plane
 //! ```
 //!
-//! The list [`FLOWSPEC_LIST`] is before the configured ones, so that its rules examine a packet first; what
-//! they permit the next list of the interface examines. Lists are compiled on one thread, so that a reload
+//! The list [`FLOWSPEC_LIST`] is before the configured ones: a packet that its rules permit meets the
+//! interface's own list next. Lists are compiled on one thread, so that a reload
 //! and a change of rules do not overtake each other.
 
 use std::io;
@@ -35,7 +35,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Starts to listen, if the configuration states an address.
+    /// Starts to listen, if the configuration has the section.
     pub(super) fn start(config: Option<&FlowspecConfig>) -> io::Result<Self> {
         let mut flows = Self::default();
         if let Some(config) = config {

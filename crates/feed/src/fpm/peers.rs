@@ -1,4 +1,5 @@
-//! The peers that may feed routes, and the reasons for which others are refused.
+//! The peers that may connect (FRR, or a router with flow specifications), and the reasons for which others
+//! are refused.
 //!
 //! A peer on this host is allowed by its user, which the kernel reports
 //! ([`SocketOwners`](crate::netlink::SocketOwners)): an address of this host does not identify the user of the
@@ -11,7 +12,7 @@ use core::net::{IpAddr, SocketAddr};
 use crate::netlink::SocketOwner;
 use crate::prefix::AnyPrefix;
 
-/// The peers that may feed routes.
+/// The peers that may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peers {
     /// The users whose processes may connect on this host.
@@ -25,6 +26,8 @@ pub struct Peers {
 pub enum Refusal {
     /// Another peer is connected.
     Busy,
+    /// As many peers are connected as are served.
+    Full,
     /// A process of this user, which is not allowed, connected on this host.
     User(u32),
     /// The address is this host's, and the kernel knows no user that has the connection open.
@@ -55,6 +58,10 @@ impl Default for Peers {
 
 impl Peers {
     /// Checks a peer by its address and owner.
+    ///
+    /// # Errors
+    ///
+    /// The reason to refuse it.
     pub fn check(&self, peer: IpAddr, owner: SocketOwner) -> Result<(), Refusal> {
         let listed = |prefix: &AnyPrefix| match (prefix, peer.to_canonical()) {
             (AnyPrefix::V4(prefix), IpAddr::V4(v4)) => prefix.contains(v4.into()),
@@ -71,16 +78,25 @@ impl Peers {
     }
 }
 
+impl Refused {
+    /// Describes it for a log or a report; `users` and `peers` are the keys of the configuration that would
+    /// allow it.
+    pub fn describe(&self, users: &str, peers: &str) -> String {
+        let why = match self.why {
+            Refusal::Busy => "another peer is connected".to_owned(),
+            Refusal::Full => "as many peers are connected as are served".to_owned(),
+            Refusal::User(user) => format!("user {user} is not in {users}"),
+            Refusal::NoUser => "no process on this host owns the connection".to_owned(),
+            Refusal::Address => format!("its address is not in {peers}"),
+            Refusal::System(error) => error.to_string(),
+        };
+        format!("connection from {} refused: {why}", self.peer)
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "connection from {} refused: ", self.peer)?;
-        match self.why {
-            Refusal::Busy => f.write_str("another peer is connected"),
-            Refusal::User(user) => write!(f, "user {user} is not in feed.fpm_users"),
-            Refusal::NoUser => f.write_str("no process on this host owns the connection"),
-            Refusal::Address => f.write_str("its address is not in feed.fpm_peers"),
-            Refusal::System(error) => error.fmt(f),
-        }
+        f.write_str(&self.describe("feed.fpm_users", "feed.fpm_peers"))
     }
 }
 
