@@ -25,6 +25,10 @@ configure "$(flowspec)" '{ name = "r0" }, { name = "r1" }, { name = "r2" }'
 start_router
 flows() { show -j flowspec | json "print(d[0]['$1'])"; }
 has() { [ "$(flows "$1")" = "$2" ]; }
+# The workers use the rules of this number of flow specifications.
+has_flows() { has flows "$1" && [ "$(show -j acl flowspec | json 'print(len(d[0]["rules"]))')" = "$(flows rules)" ]; }
+shows() { show flowspec | grep -q "$1"; }
+logs() { grep -q "$1" "$work/fingerpost.log"; }
 established() { [ "$(show -j flowspec | json 'print(sum(s["established"] for s in d[0]["sessions"]))')" = "$1" ]; }
 
 cat >"$work/gobgp.toml" <<GOBGP
@@ -66,7 +70,7 @@ while IFS=$'\t' read -ra line; do
     flow "${line[@]}" then discard
     count=$((count + 1))
 done <"$work/gobgp.flows"
-wait_for 10 has flows "$(sort -u "$work/gobgp.flows" | wc -l)" || fail "flow specifications are missing: $(show flowspec)"
+wait_for 10 has_flows "$(sort -u "$work/gobgp.flows" | wc -l)" || fail "flow specifications are missing: $(show flowspec)"
 has refused_flows 0 && has malformed 0 || fail "some are not applied: $(show flowspec)"
 pass router
 compare
@@ -76,15 +80,14 @@ echo "   $count flow specifications of GoBGP: $(arrived) frames of $packets pack
 
 # The order of RFC 8955, rates, and actions that access lists do not have. The session's end removes all.
 gobgp global rib -a ipv4-flowspec del all && gobgp global rib -a ipv6-flowspec del all || fail "GoBGP does not delete"
-wait_for 10 has flows 0 || fail "withdrawn ones stay: $(show flowspec)"
-[ "$(show -j acl flowspec | json 'print(len(d[0]["rules"]))')" = 0 ] || fail "rules stay: $(show acl)"
+wait_for 10 has_flows 0 || fail "withdrawn ones stay: $(show flowspec)"
 flow ipv4-flowspec destination 11.0.0.0/8 then discard
 flow ipv4-flowspec destination 11.1.0.0/16 then rate-limit 125000
 flow ipv4-flowspec destination 11.1.1.0/24 then accept
 flow ipv4-flowspec destination 11.2.0.0/16 fragment dont-fragment then discard
 flow ipv4-flowspec destination 11.3.0.0/16 then redirect 65001:1
 flow ipv6-flowspec label '==7' then discard
-wait_for 10 has flows 6 || fail "flow specifications are missing: $(show flowspec)"
+wait_for 10 has_flows 6 || fail "flow specifications are missing: $(show flowspec)"
 show acl flowspec >"$work/acl" && show flowspec >"$work/flowspec"
 sed -n 's/^ *[0-9]*: \(.*\): .*/\1/p' "$work/acl" >"$work/rules"
 cat >"$work/expected" <<RULES
@@ -98,11 +101,11 @@ for text in 'fragment bits DF and last fragment not supported' 'redirection to a
 done
 diff "$work/expected" "$work/rules" || fail "the rules are: $(cat "$work/acl")"
 kill -9 "$gobgpd" && wait "$gobgpd" 2>/dev/null || true
-wait_for 20 has flows 0 || fail "flow specifications outlive their session: $(show flowspec)"
-grep -q 'session with 127.0.0.1:.* established' "$work/fingerpost.log" || fail "the log has no session"
-grep -q 'session with 127.0.0.1:.* ended: connection closed by the peer' "$work/fingerpost.log" || fail "the log has no end"
+wait_for 20 has_flows 0 || fail "flow specifications outlive their session: $(show flowspec)"
+wait_for 5 logs 'session with 127.0.0.1:.* established' || fail "the log has no session"
+wait_for 5 logs 'session with 127.0.0.1:.* ended: connection closed by the peer' || fail "the log has no end"
 
-# BIRD. Its sessions to the address that GoBGP had need multihop.
+# BIRD. A session to an address of its own host needs multihop.
 cat >"$work/bird.conf" <<BIRD
 router id 10.0.0.8;
 flow4 table flows4;
@@ -128,7 +131,7 @@ protocol bgp fingerpost {
 BIRD
 launch router bird -f -c "$work/bird.conf" -s "$work/bird.sock" >"$work/bird.log" 2>&1
 bird=$launched
-wait_for 30 has flows 2 || fail "no flow specifications of BIRD: $(show flowspec) $(cat "$work/bird.log")"
+wait_for 30 has_flows 2 || fail "no flow specifications of BIRD: $(show flowspec) $(cat "$work/bird.log")"
 show acl flowspec | sed -n 's/^ *[0-9]*: \(.*\): .*/\1/p' >"$work/rules"
 cat >"$work/expected" <<RULES
 deny to 12.0.0.0/8 ipproto udp dport 53,60001-65535
@@ -141,16 +144,16 @@ grep -q '^1: deny to 12.0.0.0/8 ipproto udp' "$work/explained" || fail "explain 
 explain from fd77::1 to 2001:db8::1 ipproto tcp flags ack >"$work/explained" || fail "explain denies: $(cat "$work/explained")"
 # A session that is silent ends after the hold time; the router reports its own end to the peer.
 kill -STOP "$bird"
-wait_for 30 has flows 0 || fail "a silent session lives on: $(show flowspec)"
-show flowspec | grep -q 'last end: .*hold timer expired' || fail "the end is: $(show flowspec)"
+wait_for 30 has_flows 0 || fail "a silent session lives on: $(show flowspec)"
+wait_for 5 shows 'last end: .*hold timer expired' || fail "the end is: $(show flowspec)"
 kill -CONT "$bird"
-wait_for 40 has flows 2 || fail "BIRD does not come back: $(show flowspec)"
+wait_for 40 has_flows 2 || fail "BIRD does not come back: $(show flowspec)"
 
 # A process of another user is refused.
 within router setpriv --reuid 65534 --clear-groups "$python" -c '
 import socket
 assert socket.create_connection(("127.0.0.1", 1179)).recv(1) == b""' || fail "a process of another user is served"
-show flowspec | grep -q 'last refusal: .*user 65534 is not in flowspec.users' || fail "the refusal is: $(show flowspec)"
+wait_for 5 shows 'last refusal: .*user 65534 is not in flowspec.users' || fail "the refusal is: $(show flowspec)"
 within router curl -s --max-time 5 http://127.0.0.1:1179/ >/dev/null && fail "HTTP is answered"
 stop_router
 grep -q 'Received: Administrative shutdown' "$work/bird.log" || within router birdc -s "$work/bird.sock" show protocols all fingerpost | grep -q 'Received: Administrative shutdown' || fail "BIRD does not learn the end: $(cat "$work/bird.log")"
