@@ -1,17 +1,8 @@
 //! The queue of requests by priority, at a few percent of the link (the thesis calls it the
 //! solicitor).
 //!
-//! ```text
-//!   class 63  ●─●─●            a list for each priority, oldest first
-//!   class 62  (none)
-//!   …                          present: a bit for each class that has any
-//!   class  3  ●─●─●─●─●─●      out of the highest; dropped from the end of the lowest
-//! ```
-//!
-//! Of the waiting requests, the one of highest priority leaves next, and of those the oldest. When
-//! the queue is full, a newcomer is dropped unless a request with lower priority waits; then the
-//! youngest of the lowest class is dropped in its favor. All operations take O(1): the highest and
-//! the lowest class are the ends of 64 bits.
+//! The request of highest priority leaves next, and of those the oldest; a full queue drops the youngest
+//! of the lowest priority ([`qos::PriorityQueue`]).
 //!
 //! Published gates hand requests from the packet path to a core of their own through a ring: all of
 //! a burst or, when the ring is congested, none of it, whatever its priority. Here each worker has
@@ -21,11 +12,7 @@
 
 use super::FRAMING;
 use super::bucket::Bucket;
-use crate::priority::HIGHEST_DSCP;
-
-/// The end of a list.
-const NONE: u32 = u32::MAX;
-const CLASSES: usize = HIGHEST_DSCP as usize + 1;
+use qos::PriorityQueue;
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,23 +25,10 @@ pub struct Request<T> {
     pub bytes: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Node<T> {
-    request: Option<Request<T>>,
-    older: u32,
-    younger: u32,
-}
-
 /// Waiting requests, and the rate at which they leave.
 #[derive(Debug)]
 pub struct RequestQueue<T> {
-    nodes: Box<[Node<T>]>,
-    oldest: [u32; CLASSES],
-    youngest: [u32; CLASSES],
-    present: u64,
-    /// The first unused node; they are linked by `younger`.
-    free: u32,
-    len: usize,
+    waiting: PriorityQueue<Request<T>>,
     bucket: Bucket,
     counts: RequestCounters,
 }
@@ -77,22 +51,8 @@ impl<T: Copy> RequestQueue<T> {
     ///
     /// If `places` is 0 or beyond 2^31.
     pub fn new(places: usize, bucket: Bucket) -> Self {
-        assert!((1..=1 << 31).contains(&places), "a request queue has 1 to 2^31 places");
-        let node = |at: usize| Node {
-            request: None,
-            older: NONE,
-            younger: if at + 1 < places { at as u32 + 1 } else { NONE },
-        };
-        Self {
-            nodes: (0..places).map(node).collect(),
-            oldest: [NONE; CLASSES],
-            youngest: [NONE; CLASSES],
-            present: 0,
-            free: 0,
-            len: 0,
-            bucket,
-            counts: RequestCounters::default(),
-        }
+        let waiting = PriorityQueue::new(places);
+        Self { waiting, bucket, counts: RequestCounters::default() }
     }
 
     /// Enqueues a request, and returns the one that is dropped because the queue is full, which may
@@ -100,28 +60,8 @@ impl<T: Copy> RequestQueue<T> {
     #[inline(always)]
     pub fn offer(&mut self, request: Request<T>) -> Option<Request<T>> {
         self.counts.offered += 1;
-        let class = usize::from(request.dscp.min(HIGHEST_DSCP));
-        let mut dropped = None;
-        if self.free == NONE {
-            let lowest = self.present.trailing_zeros() as usize;
-            self.counts.dropped += 1;
-            if class <= lowest {
-                return Some(request);
-            }
-            dropped = self.remove(self.youngest[lowest], lowest);
-        }
-        let at = self.free;
-        let older = self.youngest[class];
-        let node = &mut self.nodes[at as usize];
-        self.free = node.younger;
-        *node = Node { request: Some(request), older, younger: NONE };
-        match older {
-            NONE => self.oldest[class] = at,
-            older => self.nodes[older as usize].younger = at,
-        }
-        self.youngest[class] = at;
-        self.present |= 1 << class;
-        self.len += 1;
+        let dropped = self.waiting.offer(request, request.dscp);
+        self.counts.dropped += u64::from(dropped.is_some());
         dropped
     }
 
@@ -151,31 +91,22 @@ impl<T: Copy> RequestQueue<T> {
     /// Dequeues the next request, regardless of the rate.
     #[inline]
     pub fn pop(&mut self) -> Option<Request<T>> {
-        if self.present == 0 {
-            return None;
-        }
+        let request = self.waiting.pop()?;
         self.counts.sent += 1;
-        let highest = self.highest();
-        self.remove(self.oldest[highest], highest)
+        Some(request)
     }
 
     /// Drops the request that a newcomer with this DSCP would displace from a full queue, and
     /// returns it: the youngest of the lowest class, if that is lower.
     pub fn displace(&mut self, dscp: u8) -> Option<Request<T>> {
-        let lowest = self.present.trailing_zeros() as usize;
-        if lowest >= usize::from(dscp.min(HIGHEST_DSCP)) {
-            return None;
-        }
+        let dropped = self.waiting.displace(dscp)?;
         self.counts.dropped += 1;
-        self.remove(self.youngest[lowest], lowest)
+        Some(dropped)
     }
 
     /// Returns the next request, which stays in the queue.
     pub fn first(&self) -> Option<Request<T>> {
-        if self.present == 0 {
-            return None;
-        }
-        self.nodes[self.oldest[self.highest()] as usize].request
+        self.waiting.first().copied()
     }
 
     /// Returns when [`next`](Self::next) will return a request, if one waits.
@@ -184,39 +115,14 @@ impl<T: Copy> RequestQueue<T> {
         Some(self.bucket.ready_at(now, bytes))
     }
 
-    #[inline(always)]
-    fn highest(&self) -> usize {
-        63 - self.present.leading_zeros() as usize
-    }
-
-    fn remove(&mut self, at: u32, class: usize) -> Option<Request<T>> {
-        let node = &mut self.nodes[at as usize];
-        let (request, older, younger) = (node.request.take(), node.older, node.younger);
-        node.younger = self.free;
-        match older {
-            NONE => self.oldest[class] = younger,
-            older => self.nodes[older as usize].younger = younger,
-        }
-        match younger {
-            NONE => self.youngest[class] = older,
-            younger => self.nodes[younger as usize].older = older,
-        }
-        if self.oldest[class] == NONE {
-            self.present &= !(1 << class);
-        }
-        self.free = at;
-        self.len -= 1;
-        request
-    }
-
     /// Counts the waiting requests.
     pub fn len(&self) -> usize {
-        self.len
+        self.waiting.len()
     }
 
     /// Returns whether no request waits.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.waiting.is_empty()
     }
 
     /// Returns the counters.

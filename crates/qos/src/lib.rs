@@ -1,0 +1,34 @@
+//! Egress queues: packets that wait for a link that is slower than what comes.
+//!
+//! ```text
+//!   offer ─► Control   first in, first out     ─┐ within its share first
+//!            Requests  by priority (DSCP)      ─┤ within its share next
+//!            Default   CoDel, marks or drops   ─┴─► next, as the Pacer of the link permits
+//! ```
+//!
+//! | name | purpose |
+//! |---|---|
+//! | [`EgressQueue`] | the three classes of a link, and the order in which they leave (`egress_queue.rs`) |
+//! | [`Codel`] | which packets of a standing queue are marked or dropped (`codel.rs`) |
+//! | [`PriorityQueue`] | a bounded queue that drops the lowest priority (`priority_queue.rs`) |
+//! | [`Pacer`] | the rate of a link that several workers share (`pacer.rs`) |
+//! | [`QueueCounters`] | what left, was dropped, was marked and waits, by class (`counters.rs`) |
+//!
+//! The crate has no packets and no clock: items are of any type, and times are nanoseconds since a time
+//! of the caller's choice. It allocates in constructors only.
+
+#![forbid(unsafe_code)]
+
+mod codel;
+mod counters;
+mod egress_queue;
+mod pacer;
+mod priority_queue;
+
+pub use codel::{Codel, CodelParameters};
+pub use counters::{ClassCounts, QueueCounters, QueueCounts};
+pub use egress_queue::{
+    Departure, EgressQueue, EgressQueueParameters, MOST_CREDIT, Offer, TrafficClass, frames_of,
+};
+pub use pacer::Pacer;
+pub use priority_queue::{PRIORITIES, PriorityQueue};
