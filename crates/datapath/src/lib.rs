@@ -24,6 +24,7 @@
 //! | `hold` | packets that wait for a neighbor's MAC address |
 //! | `want` | requests to resolve neighbors, from the worker to the control plane |
 //! | `egress` | applies the dispositions of the packets that a hook dequeues |
+//! | `queueing` | packets that wait for an egress port whose link is slower than what comes |
 //! | `hook` | the packets that a gate or a grantor takes out of a batch and sends |
 //! | `sample` | destinations that are sampled for the auditor |
 //! | `fragment` | IPv4 packets over the next link's MTU, sent in parts |
@@ -58,6 +59,7 @@ mod lookup;
 mod own_source;
 mod parse;
 mod punt;
+mod queueing;
 mod refusals;
 mod rewrite;
 mod sample;
@@ -88,6 +90,7 @@ pub use lookup::{Lookup, Numbered, Tables};
 pub use own_source::{Candidate, OwnSources};
 pub use parse::{Parsed, parse, source_v4, source_v6};
 pub use punt::{PuntClass, PuntRates};
+pub use queueing::{PortQueue, PortQueues};
 use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use stacked::{FIRST_STACKED, MOST_MEMBERS, MOST_STACKED, StackedDevice};

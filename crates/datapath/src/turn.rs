@@ -19,6 +19,7 @@ use super::hold::{HELD, Held, Hold, Wait};
 use super::icmp_errors::{Admission, IcmpErrors, Pending, link_mtu};
 use super::ingress::FrameIngress;
 use super::punt::{Policer, Punt, may_fragment};
+use super::queueing::Queueing;
 use super::rewrite::HostTask;
 use super::want::Key;
 use super::{
@@ -42,6 +43,8 @@ pub(super) struct Lane {
     pub(super) mac: [u8; 6],
     pub(super) staged: Vec<Frame>,
     pub(super) staged_bytes: u64,
+    /// Where frames wait if the link is slower than what comes.
+    pub(super) queueing: Option<Box<Queueing>>,
     pub(super) hold: Hold,
 }
 
@@ -316,7 +319,8 @@ impl Lane {
     pub(super) fn new(port: Box<dyn Port>, ingress: usize) -> Self {
         let staged = Vec::with_capacity(LANE_ROOM);
         let (handed, hold) = (false, Hold::new());
-        Self { mac: port.mac(), port, ingress, handed, staged, staged_bytes: 0, hold }
+        let (mac, staged_bytes, queueing) = (port.mac(), 0, None);
+        Self { mac, port, ingress, handed, staged, staged_bytes, queueing, hold }
     }
 
     /// Makes the lane of packets that other workers hand over, as if they had arrived on `ingress`.
@@ -334,8 +338,13 @@ impl Lane {
         self.staged.push(frame);
     }
 
-    /// Sends the staged frames, counts them, and drops those that the port refuses twice.
+    /// Sends the staged frames, counts them, and drops those that the port refuses twice; or queues them.
     pub(super) fn send(&mut self, arena: &mut Arena, stats: &WorkerStats) {
+        if let Some(queueing) = &mut self.queueing {
+            queueing.enqueue(arena, &mut self.staged, stats);
+            self.staged_bytes = 0;
+            return;
+        }
         let staged = self.staged.len();
         self.port.transmit(arena, &mut self.staged);
         if !self.staged.is_empty() {

@@ -49,6 +49,7 @@ use super::hold::{HELD, Held, Hold};
 use super::icmp_errors::{Admission, IcmpErrors, Pending};
 use super::ingress::FrameIngress;
 use super::punt::Policer;
+use super::queueing::Queueing;
 use super::refusals::Refusals;
 use super::rewrite::decrement_ttl;
 use super::secondary_macs::readdress;
@@ -57,7 +58,7 @@ use super::trunk::Trunk;
 use super::turn::{Lane, Punts, Turn};
 use super::{
     AccessLists, Adjacencies, Batch, Hook, IcmpLimits, IngressBatch, Ingresses, Lookup, PacketHook,
-    PuntRates, ReversePathFilter, Verdict, WantSender, parse,
+    PortQueues, PuntRates, ReversePathFilter, Verdict, WantSender, parse,
 };
 use crate::stats::WorkerStats;
 
@@ -120,6 +121,8 @@ pub struct Worker<L> {
     refusals: Box<Refusals>,
     access: Option<Box<AccessStage>>,
     egress: Option<Egress>,
+    /// The clock of the lanes that have a queue, if any has.
+    queue_clock: Option<Box<dyn Fn() -> u64 + Send>>,
     /// The number of ticks so far.
     now: u64,
     /// The number of held packets that the counters report.
@@ -148,6 +151,7 @@ impl<L: Lookup> Worker<L> {
             refusals: Box::new(Refusals::new()),
             access: None,
             egress: None,
+            queue_clock: None,
             now: 0,
             held: 0,
         }
@@ -192,6 +196,17 @@ impl<L: Lookup> Worker<L> {
         self
     }
 
+    /// Adds queues to egress ports.
+    #[must_use]
+    pub fn with_queues(mut self, queues: PortQueues) -> Self {
+        let PortQueues { by_port, clock } = queues;
+        self.queue_clock = by_port.iter().any(Option::is_some).then_some(clock);
+        for (lane, queue) in self.lanes.iter_mut().zip(by_port) {
+            lane.queueing = queue.map(|queue| Box::new(Queueing::new(queue)));
+        }
+        self
+    }
+
     /// Adds the hook of a gate or a grantor.
     #[must_use]
     pub fn with_hook(mut self, hook: Hook) -> Self {
@@ -199,9 +214,10 @@ impl<L: Lookup> Worker<L> {
         self
     }
 
-    /// Takes one turn over all ports and returns how many frames were received.
+    /// Takes one turn over all ports and returns how many frames were received, or left a queue.
     pub fn poll(&mut self) -> usize {
         let mut received = 0;
+        self.begin_queues();
         let hook_time = self.egress.as_mut().map(|egress| egress.hook.packets.begin_turn());
         // Those about packets that have waited too long.
         self.send_icmp_errors();
@@ -212,6 +228,7 @@ impl<L: Lookup> Worker<L> {
         if let Some(time) = hook_time {
             received += self.transmit_egress(time);
         }
+        received += self.transmit_queues();
         if received == 0 {
             self.tables.idle();
             self.adjacencies.idle();
@@ -249,6 +266,28 @@ impl<L: Lookup> Worker<L> {
             now: self.now,
         }
         .send();
+    }
+
+    /// Reads the clock of the queues.
+    #[inline]
+    fn begin_queues(&mut self) {
+        let Some(clock) = &self.queue_clock else { return };
+        let now = clock();
+        let queues = self.lanes.iter_mut().filter_map(|lane| lane.queueing.as_mut());
+        queues.for_each(|queueing| queueing.begin_turn(now));
+    }
+
+    /// Sends what may leave the queues, and returns the number of packets.
+    #[inline]
+    fn transmit_queues(&mut self) -> usize {
+        if self.queue_clock.is_none() {
+            return 0;
+        }
+        let Self { lanes, arena, stats, .. } = self;
+        let each = lanes.iter_mut().filter_map(|Lane { queueing, port, .. }| {
+            Some(queueing.as_mut()?.transmit(arena, &mut **port, stats))
+        });
+        each.sum()
     }
 
     /// Sends the packets of the hook, in a turn that began at `hook_time`, and returns their number.
@@ -511,6 +550,11 @@ impl<L> Worker<L> {
                 self.stats.ended(Verdict::Unresolved, 1);
             }
         }
+        for Lane { queueing, port, .. } in &mut self.lanes {
+            if let Some(queueing) = queueing {
+                queueing.close(&mut self.arena, &mut **port, &self.stats);
+            }
+        }
         let mut unanswered = self.errors.take();
         for pending in unanswered.drain(..) {
             self.arena.free(pending.frame);
@@ -547,11 +591,14 @@ impl<L> Worker<L> {
         self.egress.as_ref().map(|egress| &*egress.hook.packets)
     }
 
-    /// Returns how many packets wait: for a neighbor's MAC address, for an ICMP error, or in a hook's
-    /// queues.
+    /// Returns how many packets wait: for a neighbor's MAC address, for an ICMP error, in a hook's
+    /// queues, or for their link.
     pub fn held(&self) -> usize {
         let queued = self.hook().map_or(0, |hook| hook.queued());
-        queued + self.errors.len() + self.lanes.iter().map(|lane| lane.hold.len()).sum::<usize>()
+        let lanes = self.lanes.iter().map(|lane| {
+            lane.hold.len() + lane.queueing.as_ref().map_or(0, |queueing| queueing.len())
+        });
+        queued + self.errors.len() + lanes.sum::<usize>()
     }
 
     /// Returns whether the worker needs another turn soon, even if no packet arrives.

@@ -130,6 +130,11 @@ pub enum Verdict {
     TooBig,
     /// The egress interface had no room, twice
     TxFull,
+    /// The queue of the egress interface (`[[egress_queue]]`) was full
+    EgressQueueFull,
+    /// CoDel dropped it from the queue of the egress interface, where packets had waited for too long
+    /// (RFC 8289)
+    EgressQueueDelay,
     /// Punted, but Linux refused it, or would use another table
     NoHost,
     /// Punted, over the rate of its class (`[punt] local`, `forward`)

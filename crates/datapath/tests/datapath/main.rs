@@ -14,6 +14,7 @@
 //! | `icmp_errors` | the ICMP errors of the router itself, byte for byte, and their limits |
 //! | `fragments` | packets over the next link's MTU that leave in parts |
 //! | `punts` | punts that the host answers and forwards, and their rates |
+//! | `queues` | packets that wait for their link: classes, rate, CoDel, ports that refuse |
 //! | `waiting` | packets that wait for a neighbor |
 //! | `flows` | groups: shares, flows that do not move, a reference for the hash |
 //! | `allocation` | no allocation while packets pass |
@@ -32,6 +33,7 @@ mod icmp_errors;
 mod losses;
 mod packets;
 mod punts;
+mod queues;
 mod reference;
 mod rig;
 mod rules;

@@ -230,12 +230,17 @@ fn is_of_access_lists(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::AclDenied | Verdict::AclPoliced)
 }
 
+/// Returns whether queues.rs leads to a verdict, and a port without a queue does not.
+fn is_of_queues(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::EgressQueueFull | Verdict::EgressQueueDelay)
+}
+
 #[test]
 fn every_verdict_has_a_test_that_leads_to_it() {
     let made = made_by_hand();
     // Other tests lead to the verdicts of gates (crates/gatekeeper/tests/vantage), of grantors
-    // (smoke/grantor_test.sh), of punts (punts.rs), of ICMP errors (icmp_errors.rs) and of access lists
-    // (access.rs).
+    // (smoke/grantor_test.sh), of punts (punts.rs), of ICMP errors (icmp_errors.rs), of access lists
+    // (access.rs) and of queues (queues.rs).
     let plain = |verdict: &Verdict| !verdict.is_gates() && !verdict.is_grantors();
     for verdict in Verdict::ALL.into_iter().filter(plain) {
         let by_hand = made.iter().any(|(expect, _)| *expect == verdict);
@@ -245,7 +250,7 @@ fn every_verdict_has_a_test_that_leads_to_it() {
         // router.
         let by_port = by_port || verdict.is_ports();
         let by_punts = is_of_punts(verdict) || is_of_icmp_errors(verdict);
-        let by_lists = is_of_access_lists(verdict);
+        let by_lists = is_of_access_lists(verdict) || is_of_queues(verdict);
         assert!(
             by_hand || by_waiting || by_port || by_punts || by_lists,
             "no packet ends as {verdict:?}"
@@ -273,6 +278,7 @@ fn drawn_and_spoilt_packets_end_as_in_the_model() {
         let by_punts = is_of_punts(verdict) || is_of_icmp_errors(verdict);
         let by_state = by_state || by_punts || verdict.is_gates() || verdict.is_ports();
         let by_state = by_state || verdict.is_grantors() || is_of_access_lists(verdict);
+        let by_state = by_state || is_of_queues(verdict);
         assert!(by_state || met >= 100, "{verdict:?} met {met} times");
     }
 }
