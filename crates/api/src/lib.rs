@@ -21,12 +21,14 @@ use serde::{Deserialize, Serialize};
 
 mod access;
 mod distribution;
+mod egress_queue;
 mod flowspec;
 mod gate;
 mod grantor;
 
 pub use access::{AccessInterface, AccessList, AccessRule};
 pub use distribution::DistributionStatus;
+pub use egress_queue::{EgressQueue, EgressQueueClass};
 pub use flowspec::{Flowspec, FlowspecSession, RefusedFlow};
 pub use gate::{
     CandidateStatus, ChangedFlow, FlowStatus, GateStatus, Outcome, OutcomeChange, ProgramInfo,
@@ -111,6 +113,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
+    /// The queues of egress interfaces, with their counters.
+    EgressQueues,
     /// The BGP flow specifications.
     Flowspec,
     /// The results of the auditor.
@@ -187,6 +191,8 @@ pub enum Item {
     Worker(Worker),
     /// An access list.
     AccessList(AccessList),
+    /// The queue of an egress interface.
+    EgressQueue(EgressQueue),
     /// The BGP flow specifications.
     Flowspec(Flowspec),
     /// The report of an order.

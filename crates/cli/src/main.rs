@@ -47,6 +47,7 @@ mod client;
 mod completions;
 mod counters;
 mod demo;
+mod egress_queues;
 mod fib;
 mod flow;
 mod forward;

@@ -15,7 +15,7 @@ use api::{self, Bond, Item, Request, Vlan};
 use clap::Subcommand;
 
 use crate::client::{self, RESPONSE_TIMEOUT};
-use crate::{acl, bundle, counters, flow, policy};
+use crate::{acl, bundle, counters, egress_queues, flow, policy};
 
 /// The arguments of `show`.
 #[derive(clap::Args)]
@@ -74,6 +74,8 @@ enum Query {
         #[arg(value_name = "LIST")]
         name: Option<String>,
     },
+    /// Show the queues of egress interfaces: what left, was dropped, and waits, by class
+    EgressQueues,
     /// Show the BGP flow specifications: sessions, and those that are not applied
     Flowspec,
     /// Show the results of the auditor, which compares lookups with the kernel
@@ -110,6 +112,7 @@ impl Query {
             Self::Feeds => Request::Feeds,
             Self::Workers => Request::Workers,
             Self::Acl { name } => Request::AccessLists { name: name.clone() },
+            Self::EgressQueues => Request::EgressQueues,
             Self::Flowspec => Request::Flowspec,
             Self::Audit => Request::Audit,
             Self::Gate => Request::Gate,
@@ -159,6 +162,7 @@ fn push_json(array: &mut client::JsonArray<impl Write>, item: &Item) -> anyhow::
         Item::Worker(value) => array.push(value),
         Item::Done(value) => array.push(value),
         Item::AccessList(value) => array.push(value),
+        Item::EgressQueue(value) => array.push(value),
         Item::Flowspec(value) => array.push(value),
         Item::Audit(value) => array.push(value),
         Item::Gate(value) => array.push(value),
@@ -274,6 +278,7 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
             counters::write(out, &worker.counters)
         }
         Item::AccessList(list) => acl::write(out, list),
+        Item::EgressQueue(queue) => egress_queues::write(out, queue),
         Item::Flowspec(flowspec) => acl::write_flowspec(out, flowspec),
         Item::Audit(audit) => {
             let (checks, wrong) = (audit.checks, audit.mismatches);

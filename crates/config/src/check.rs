@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::checker::Checker;
 use super::{
     Config, ConfigError, DaemonSections, ImageFile, Interface, NextHop, RouteFile, Target,
-    TimeSpan, Via, access, feeds, flowspec, text,
+    TimeSpan, Via, access, egress_queue, feeds, flowspec, text,
 };
 use datapath::{Adjacency, PuntRates};
 
@@ -41,6 +41,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         }
     }
     let access_lists = access::check(&mut c, file.prefix_list, file.access_list, path);
+    let egress_queues = egress_queue::check(&mut c, file.egress_queue, &interfaces);
     let flowspec = file.flowspec.and_then(|section| flowspec::check(&mut c, section));
     let fpm = feeds::check(&mut c, file.feed);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
@@ -80,6 +81,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         routes_v4,
         routes_v6,
         access_lists,
+        egress_queues,
         flowspec,
         engine_v4,
         engine_v6,

@@ -167,6 +167,19 @@ impl<'t> Checker<'t> {
         number
     }
 
+    /// Reads a rate in bits a second, at most 800 Gb/s, with the units of tc(8); the result of an
+    /// error is 1.
+    pub fn bandwidth(&mut self, at: &Spanned<String>, key: &'static str) -> u64 {
+        let text = at.get_ref();
+        bandwidth(text).unwrap_or_else(|| {
+            let what = format!(
+                "{text:?} is not a rate: write for example 100mbit or 2.5gbit, at most 800gbit"
+            );
+            self.problem(at, key, what);
+            1
+        })
+    }
+
     /// Reads the UDP port of tunnels.
     pub fn tunnel_port(&mut self, port: Option<Spanned<u16>>) -> Option<u16> {
         let port = port?;
@@ -178,9 +191,31 @@ impl<'t> Checker<'t> {
     }
 }
 
+/// Reads a rate in bits a second.
+fn bandwidth(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_lowercase();
+    let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
+    let (number, unit) =
+        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+    let bits = number.trim().parse::<f64>().ok()? * unit;
+    (1.0..=800e9).contains(&bits).then_some(bits as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_have_the_units_of_tc() {
+        for (text, bits) in
+            [("1gbit", 1_000_000_000), ("100Mbit", 100_000_000), ("64 kbit", 64_000)]
+        {
+            assert_eq!(bandwidth(text), Some(bits), "{text}");
+        }
+        for text in ["", "1", "gbit", "-1mbit", "1e99gbit", "nanbit", "0bit"] {
+            assert_eq!(bandwidth(text), None, "{text}");
+        }
+    }
 
     #[derive(serde::Deserialize)]
     struct File {

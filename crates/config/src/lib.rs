@@ -29,6 +29,10 @@
 //! default = "permit"
 //! rules = ["deny from 10.0.0.0/8"]
 //!
+//! [[egress_queue]]
+//! interface = "eth0"           # queues before a slow link: config/egress_queue.rs
+//! bandwidth = "100mbit"
+//!
 //! [flowspec]                   # BGP flow specifications as an access list: config/flowspec.rs
 //! as = 65001
 //! router_id = "192.0.2.1"
@@ -79,6 +83,7 @@ mod access;
 mod check;
 mod checker;
 mod daemon;
+mod egress_queue;
 mod feeds;
 mod flowspec;
 mod logging;
@@ -106,6 +111,7 @@ use datapath::ReversePathFilter;
 pub use access::AccessListConfig;
 pub use checker::Checker;
 pub use daemon::{ControlSection, DaemonConfig, DaemonSections, WorkersSection};
+pub use egress_queue::EgressQueueConfig;
 pub use flowspec::{FLOWSPEC_LIST, FlowspecConfig};
 pub use logging::{Level, LogSection};
 pub use metrics::{Metrics, MetricsSection, is_host_name};
@@ -131,6 +137,8 @@ pub struct Config {
     pub routes_v6: Vec<(Prefix<u128>, Target)>,
     /// The access lists.
     pub access_lists: Vec<AccessListConfig>,
+    /// The queues of egress interfaces.
+    pub egress_queues: Vec<EgressQueueConfig>,
     /// The BGP flow specifications, if they are received.
     pub flowspec: Option<FlowspecConfig>,
     /// The engine of the IPv4 table.
@@ -346,6 +354,7 @@ impl Config {
             routes_v4: Vec::new(),
             routes_v6: Vec::new(),
             access_lists: Vec::new(),
+            egress_queues: Vec::new(),
             flowspec: None,
             engine_v4: Choice::Auto,
             engine_v6: Choice::Auto,

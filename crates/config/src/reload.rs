@@ -72,6 +72,7 @@ impl Config {
             routes_v4,
             routes_v6,
             access_lists,
+            egress_queues,
             flowspec,
             engine_v4,
             engine_v6,
@@ -95,6 +96,7 @@ impl Config {
         changed.compare("route", Live, routes_v4, &new.routes_v4);
         changed.compare("route", Live, routes_v6, &new.routes_v6);
         changed.compare("access_list", Live, access_lists, &new.access_lists);
+        changed.compare("egress_queue", ReplacesWorkers, egress_queues, &new.egress_queues);
         changed.compare("flowspec", NeedsRestart, flowspec, &new.flowspec);
         daemon.compare(&new.daemon, &mut changed);
         changed.compare("fib.engine", ReplacesWorkers, engine_v4, &new.engine_v4);
@@ -149,6 +151,7 @@ mod tests {
         let list = "[[access_list]]\nname = 'a'\ndefault = 'deny'\n";
         for (text, class, key) in [
             (format!("{FILE}{list}"), Live, "access_list"),
+            (format!("{FILE}[[egress_queue]]\ninterface = 'a'\n"), ReplacesWorkers, "egress_queue"),
             (in_interface("rpf = 'strict'"), Live, "interface.rpf"),
             (in_interface("observe = true"), Live, "interface.observe"),
             (in_interface("mode = 'generic'"), ReplacesWorkers, "interface.mode"),

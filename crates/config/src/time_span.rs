@@ -28,6 +28,16 @@ impl TimeSpan {
         Self(Duration::from_millis(count))
     }
 
+    /// Returns the duration of so many microseconds.
+    pub const fn microseconds(count: u64) -> Self {
+        Self(Duration::from_micros(count))
+    }
+
+    /// Returns the duration of so many nanoseconds.
+    pub const fn nanoseconds(count: u64) -> Self {
+        Self(Duration::from_nanos(count))
+    }
+
     /// Returns the value of a key, or `default` where the file does not state it. Reports a value
     /// outside `range` to `c`, and returns it all the same.
     pub fn within(

@@ -43,6 +43,7 @@ mod churn;
 mod clients;
 pub mod daemon;
 pub mod devices;
+mod egress_queues;
 pub mod exposition;
 pub mod handle;
 mod http;

@@ -76,6 +76,9 @@ impl QueryHandle {
                 let lists = lists.ok_or_else(no_answer)??;
                 Ok(lists.into_iter().map(|list| Item::AccessList(list.item())).collect())
             }
+            Request::EgressQueues => {
+                Ok(view.egress_queues().into_iter().map(Item::EgressQueue).collect())
+            }
             Request::Flowspec => match &self.flowspec {
                 Some(reader) => Ok(vec![Item::Flowspec(access::flowspec_item(reader))]),
                 None => {

@@ -14,11 +14,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use fib::Reader;
 use port::af_xdp::{self, Interface, RingSizes, Socket};
 use port::{Arena, Host, PlaceholderPort, Port};
 
+use crate::egress_queues::EgressQueues;
 use crate::links;
 use crate::plane::Ports;
 use crate::routes::RoutesError;
@@ -241,6 +243,15 @@ pub enum Unserved {
     Skip,
 }
 
+/// The counters of workers, which those that replace them continue.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerCounters {
+    /// The counters by worker number, those of past workers included.
+    pub stats: Vec<Arc<WorkerStats>>,
+    /// The queues of egress interfaces.
+    pub(crate) queues: EgressQueues,
+}
+
 /// Workers that were started.
 pub struct Started {
     /// Their threads.
@@ -249,8 +260,8 @@ pub struct Started {
     pub ports: Vec<PortInfo>,
     /// The receiver of each worker's requests for next hops.
     pub wanted: Vec<WantReceiver>,
-    /// The counters by worker number, those of past workers included.
-    pub stats: Vec<Arc<WorkerStats>>,
+    /// Their counters.
+    pub counters: WorkerCounters,
     /// The largest MTU, in bytes, whose packets fit their frames.
     pub mtu: usize,
 }
@@ -343,13 +354,13 @@ fn adjust(
 
 /// Starts a worker on each core, with readers of its own and its share of the queues of every
 /// interface: worker 0 of two has the queues 0, 2, 4, … and sends on queue 0. Received packets that
-/// belong to the host go to `host`. The workers continue the counters of past workers, in `stats`.
+/// belong to the host go to `host`. The workers continue the counters of `past` workers.
 pub fn start(
     config: &Config,
     interfaces: &[Interface],
     host: Option<&Host>,
     readers: impl Fn() -> Readers,
-    mut stats: Vec<Arc<WorkerStats>>,
+    past: WorkerCounters,
     mut hooks: Option<HookFactory<'_>>,
     unserved: Unserved,
 ) -> Result<Started, StartError> {
@@ -359,6 +370,10 @@ pub fn start(
     let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
     let frames = interfaces.len() as u32 * (sizes.frames() + HELD as u32) + 2 * SIZE as u32;
     let frames = frames + hooks.as_ref().map_or(0, |hooks| hooks.frames);
+    let WorkerCounters { mut stats, queues: past } = past;
+    let queues = EgressQueues::of(config, &past);
+    let frames = frames + queues.frames();
+    let epoch = Instant::now();
     let total = config.daemon.cores.len() as u32;
     let mut parts = Vec::new();
     let mut workers = Vec::new();
@@ -423,7 +438,9 @@ pub fn start(
         let stats = Arc::clone(&stats[number]);
         let setup =
             WorkerSetup { arena, ports: mine, tables, adjacencies, ingresses, wants, stats };
-        let mut worker = Worker::new(setup).with_access_lists(access_lists, number);
+        let mut worker = Worker::new(setup)
+            .with_access_lists(access_lists, number)
+            .with_queues(queues.of_worker(config, number, epoch));
         for (port, at) in others {
             worker = worker.with_queue(port, at);
         }
@@ -448,5 +465,6 @@ pub fn start(
     }
     let workers = Workers::start(workers).map_err(system("start the workers"))?;
     let mtu = af_xdp::largest_mtu(frame_size as usize);
-    Ok(Started { workers, ports, wanted, stats, mtu })
+    let counters = WorkerCounters { stats, queues };
+    Ok(Started { workers, ports, wanted, counters, mtu })
 }

@@ -10,15 +10,14 @@ use port::af_xdp::Interface;
 use port::af_xdp::steer::SteeringOutcome;
 
 use crate::devices::{DeviceState, DeviceStates};
-use crate::start::PortInfo;
+use crate::start::{PortInfo, WorkerCounters};
 use datapath::Verdict;
 use datapath::stats::{Snapshot, WorkerStats};
 
 /// The current state of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// The counters of each worker, past workers included, by its number.
-    pub(crate) stats: Vec<Arc<WorkerStats>>,
+    pub(crate) counters: WorkerCounters,
     pub(crate) ports: Vec<PortInfo>,
     pub(crate) interfaces: Vec<Interface>,
     /// The kernel's routing table that a request without a table means.
@@ -68,12 +67,22 @@ impl View {
 
     /// Returns the counters of each worker, past workers included, by its number.
     pub fn worker_stats(&self) -> Vec<Snapshot> {
-        self.with(|seen| seen.stats.iter().map(|stats| stats.snapshot()).collect())
+        self.with(|seen| seen.counters.stats.iter().map(|stats| stats.snapshot()).collect())
     }
 
     /// Returns the live counters of each worker.
     pub fn counting(&self) -> Vec<Arc<WorkerStats>> {
-        self.with(|seen| seen.stats.clone())
+        self.with(|seen| seen.counters.stats.clone())
+    }
+
+    /// Returns the counters of the workers, which those that replace them continue.
+    pub fn counters(&self) -> WorkerCounters {
+        self.with(|seen| seen.counters.clone())
+    }
+
+    /// Returns the queues of egress interfaces, with their counters.
+    pub fn egress_queues(&self) -> Vec<api::EgressQueue> {
+        self.with(|seen| seen.counters.queues.items())
     }
 
     /// Returns the interfaces, in the order of the configuration.

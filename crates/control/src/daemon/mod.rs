@@ -54,7 +54,8 @@ use crate::role::{PlainRouter, Role, StaticRouter};
 use crate::route_source::RouteSource;
 use crate::server::{Server, ServerHandles};
 use crate::start::{
-    HookFactory, PortInfo, Readers, StartError, Started, Unserved, by_name, open, present, start,
+    HookFactory, PortInfo, Readers, StartError, Started, Unserved, WorkerCounters, by_name, open,
+    present, start,
 };
 use crate::view::{Seen, View};
 use crate::workers::Workers;
@@ -212,8 +213,9 @@ impl Daemon {
         let its = || readers(&plane);
         let unserved = Unserved::Refuse;
         let host_of = host.as_ref();
-        let started = start(&config, &interfaces, host_of, its, Vec::new(), hooks, unserved)?;
-        let Started { workers, ports, wanted, stats, mtu } = started;
+        let started =
+            start(&config, &interfaces, host_of, its, WorkerCounters::default(), hooks, unserved)?;
+        let Started { workers, ports, wanted, counters, mtu } = started;
         if let Some(adopted) = adopted {
             image_start = adopted.finish(&config, &mut plane, &mut kernel, began)?;
             let locals = plane.locals().into_iter().collect();
@@ -227,7 +229,7 @@ impl Daemon {
         let view = Arc::new(View::default());
         let states = DeviceStates::default();
         let (table, devices) = (table(&plane), states.clone());
-        view.show(Seen { stats, ports, interfaces: interfaces.clone(), table, devices });
+        view.show(Seen { counters, ports, interfaces: interfaces.clone(), table, devices });
         let devices = Devices::new(interfaces, states, role.is_guard());
         let following = KernelSync::new(plane, kernel, source, devices, wanted);
         let turns = Turns::default();

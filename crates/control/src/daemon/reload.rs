@@ -302,7 +302,7 @@ impl Daemon {
         // This closes the interfaces that the new configuration does not keep.
         before.set_ports(Vec::new(), Vec::new());
         let devices = self.view.device_states();
-        self.view.show(Seen { stats: self.view.counting(), devices, ..Seen::default() });
+        self.view.show(Seen { counters: self.view.counters(), devices, ..Seen::default() });
         let (following, result) = match self.engage(&config, &plane, interfaces.clone()) {
             Ok((interfaces, wanted)) => {
                 self.config = config;
@@ -346,11 +346,11 @@ impl Daemon {
         let interfaces = open(config, plane.ports(), &locals, kept)?;
         let its = || readers(plane);
         let started = self.start_workers(config, &interfaces, its, Unserved::Refuse)?;
-        let Started { workers, ports, wanted, stats, mtu } = started;
+        let Started { workers, ports, wanted, counters, mtu } = started;
         self.workers = workers;
         self.remaking.set_mtu(mtu);
         let (table, devices) = (table(plane), self.view.device_states());
-        self.view.show(Seen { stats, ports, interfaces: interfaces.clone(), table, devices });
+        self.view.show(Seen { counters, ports, interfaces: interfaces.clone(), table, devices });
         Ok((interfaces, wanted))
     }
 }

@@ -128,7 +128,7 @@ impl Daemon {
         self.suspended = self.workers.suspend();
         let config = self.config.clone();
         let started = self.start_workers(&config, &interfaces, its, Unserved::Skip)?;
-        let Started { workers, ports, wanted, stats, mtu } = started;
+        let Started { workers, ports, wanted, counters, mtu } = started;
         self.workers = workers;
         self.remaking.mtu = mtu;
         let served: Vec<bool> = interfaces
@@ -140,7 +140,7 @@ impl Daemon {
             self.remaking.notices.push(format!("{} is not served: {why}", port.name));
         }
         let (table, devices) = (self.view.table(), self.view.device_states());
-        self.view.show(Seen { stats, ports, interfaces, table, devices });
+        self.view.show(Seen { counters, ports, interfaces, table, devices });
         self.handle.call(move |sync| sync.set_workers(wanted, &served));
         Ok(())
     }
@@ -160,6 +160,6 @@ impl Daemon {
             Some(WorkerHook { hook, handed: suspended.handed.take() })
         };
         let hooks = hook_frames.map(|frames| HookFactory { frames, make: &mut make });
-        start(config, interfaces, host.as_ref(), its, view.counting(), hooks, unserved)
+        start(config, interfaces, host.as_ref(), its, view.counters(), hooks, unserved)
     }
 }

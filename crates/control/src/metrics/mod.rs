@@ -24,6 +24,7 @@
 
 mod access;
 mod distribution;
+mod egress_queues;
 mod process;
 mod router;
 
@@ -86,6 +87,7 @@ struct Scrape {
     hops: u64,
     audit: Audit,
     access_lists: Vec<ListView>,
+    egress_queues: Vec<api::EgressQueue>,
     flowspec: Option<SpeakerStatus>,
     role: Arc<dyn Role>,
     more: Box<dyn MetricSet>,
@@ -128,6 +130,7 @@ impl Scrape {
             hops,
             audit,
             access_lists,
+            egress_queues: query.view.egress_queues(),
             flowspec: query.flowspec.as_ref().map(StatusReader::read),
             role: Arc::clone(&query.role),
             more,
@@ -172,6 +175,7 @@ impl Collector for Scrape {
         to.level(&up, [([], self.uptime)])?;
         self.encode_workers(&mut to)?;
         self.encode_access_lists(&mut to)?;
+        self.encode_egress_queues(&mut to)?;
         self.encode_flowspec(&mut to)?;
         self.encode_tables(&mut to)?;
         self.encode_feeds(&mut to)?;
@@ -247,6 +251,7 @@ mod tests {
             more: Box::new(Nothing),
             audit: Audit { checks: 11, ..Audit::default() },
             access_lists: Vec::new(),
+            egress_queues: Vec::new(),
             flowspec: None,
         }
     }

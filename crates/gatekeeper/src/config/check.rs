@@ -52,18 +52,6 @@ const ON_OFF: [(&str, bool); 2] = [("on", true), ("off", false)];
 /// The maximum length of a queue, whose slots are a frame of memory each.
 const MAX_QUEUE: usize = 1 << 17;
 
-/// Reads a rate in bits a second.
-fn rate(c: &mut Checker<'_>, at: &Spanned<String>, key: &'static str) -> u64 {
-    let text = at.get_ref();
-    bandwidth(text).unwrap_or_else(|| {
-        let what = format!(
-            "{text:?} is not a rate: write for example 100mbit or 2.5gbit, at most 800gbit"
-        );
-        c.problem(at, key, what);
-        1
-    })
-}
-
 pub(super) fn check(
     file: text::File,
     text: &str,
@@ -103,7 +91,7 @@ pub(super) fn check(
             format!("{} is too small: at least 576 bytes (RFC 791)", mtu.get_ref()),
         );
     }
-    let bits = rate(&mut c, &file.link.bandwidth, "link.bandwidth");
+    let bits = c.bandwidth(&file.link.bandwidth, "link.bandwidth");
     let entries =
         c.number(file.flow_table.entries, "flow_table.entries", ENTRIES, (1, MAX_ENTRIES));
     let authentication = authentication(&mut c, file.tunnel.authentication.as_ref());
@@ -310,16 +298,6 @@ fn authentication(c: &mut Checker<'_>, value: Option<&Spanned<String>>) -> Optio
     let value = value?;
     let on = c.choice(Some(value), "tunnel.authentication", &ON_OFF).unwrap_or(false);
     Some((c.line(value), on))
-}
-
-/// Reads a rate in bits a second, with the units of tc(8).
-pub(super) fn bandwidth(text: &str) -> Option<u64> {
-    let text = text.trim().to_ascii_lowercase();
-    let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
-    let (number, unit) =
-        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
-    let bits = number.trim().parse::<f64>().ok()? * unit;
-    (1.0..=800e9).contains(&bits).then_some(bits as u64)
 }
 
 fn admission(c: &mut Checker<'_>, stated: text::Admission, entries: usize) -> Option<Admission> {

@@ -7,7 +7,7 @@ use feed::netlink::AnyPrefix;
 use gate::policy::Action;
 use gate::policy::sources::SourceClass;
 
-use super::{Admission, Config, check};
+use super::{Admission, Config};
 use datapath::ReversePathFilter;
 
 const VALID: &str = r#"
@@ -332,14 +332,4 @@ fn published_lists_block_the_sources_that_a_scan_finds() {
         counts[want.map_or(0, |kind| kind as usize + 1)] += 1;
     }
     assert!(counts[0] > 10 && counts[2] > 100, "{counts:?}");
-}
-
-#[test]
-fn rates_have_the_units_of_tc() {
-    for (text, bits) in [("1gbit", 1_000_000_000), ("100Mbit", 100_000_000), ("64 kbit", 64_000)] {
-        assert_eq!(check::bandwidth(text), Some(bits), "{text}");
-    }
-    for text in ["", "1", "gbit", "-1mbit", "1e99gbit", "nanbit", "0bit"] {
-        assert_eq!(check::bandwidth(text), None, "{text}");
-    }
 }

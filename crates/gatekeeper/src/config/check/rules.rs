@@ -13,7 +13,7 @@ use gate::policy::sources::{SourceClass, SourceListBuilder, SourceLists};
 use gate::policy::{Action, Grantor, RuleId};
 use toml::Spanned;
 
-use super::{check_rules, rate};
+use super::check_rules;
 use crate::config::{MAX_COUNTED_RULES, Member, Rule, Rules, Set, text};
 use bundle::FileSource;
 use config::{Checker, ConfigError, TimeSpan, shape};
@@ -110,7 +110,7 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
             if !matches!(action, Action::Grantors(_)) {
                 c.problem(&at, key, "a limit needs `grantors`: other actions have none");
             }
-            Some(rate(c, &at, key))
+            Some(c.bandwidth(&at, key))
         };
         let limit = bound(limit, "policy.limit");
         let per_destination_limit = bound(per_destination_limit, "policy.per_destination_limit");

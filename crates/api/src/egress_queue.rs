@@ -1,0 +1,38 @@
+//! The items of egress queues.
+
+use serde::{Deserialize, Serialize};
+
+/// The queue of an egress interface, summed over the workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EgressQueue {
+    /// The interface.
+    pub interface: String,
+    /// The bits a second of its link; none: as fast as the port takes packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<u64>,
+    /// Its classes, in the order in which they leave.
+    pub classes: Vec<EgressQueueClass>,
+}
+
+/// A class of packets in a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EgressQueueClass {
+    /// `control`, `requests` or `default`.
+    pub class: String,
+    /// Packets that have left.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets dropped because the class was full.
+    pub dropped_full: u64,
+    /// Packets dropped because packets had waited for too long.
+    pub dropped_delay: u64,
+    /// Packets marked as Congestion Experienced instead.
+    pub marked: u64,
+    /// Packets that wait now.
+    pub waiting: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// The time that the last packet to leave has waited, in microseconds; 0 if none waits.
+    pub delay_microseconds: u64,
+}

@@ -1,0 +1,37 @@
+//! The queues of egress interfaces, as `show egress-queues` prints them.
+
+use std::io::{self, Write};
+
+use api::{EgressQueue, EgressQueueClass};
+
+/// Writes a queue.
+pub(crate) fn write(out: &mut impl Write, queue: &EgressQueue) -> io::Result<()> {
+    match queue.bandwidth {
+        Some(bandwidth) => writeln!(out, "{}: bandwidth {}", queue.interface, rate(bandwidth))?,
+        None => writeln!(out, "{}: as fast as the port takes packets", queue.interface)?,
+    }
+    queue.classes.iter().try_for_each(|class| write_class(out, class))
+}
+
+fn write_class(out: &mut impl Write, class: &EgressQueueClass) -> io::Result<()> {
+    let EgressQueueClass { class: name, packets, bytes, .. } = class;
+    let EgressQueueClass { dropped_full, dropped_delay, marked, .. } = class;
+    writeln!(
+        out,
+        "    {name}: sent {packets} packets {bytes} bytes, dropped {dropped_full} full {dropped_delay} \
+         delayed, marked {marked}"
+    )?;
+    let EgressQueueClass { waiting, waiting_bytes, delay_microseconds, .. } = class;
+    if *waiting == 0 {
+        return Ok(());
+    }
+    let delay = *delay_microseconds as f64 / 1000.0;
+    writeln!(out, "        waiting {waiting} packets {waiting_bytes} bytes, for {delay:.1} ms")
+}
+
+/// Returns a rate with the unit of tc(8).
+fn rate(bits: u64) -> String {
+    let units = [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1000)];
+    let unit = units.into_iter().find(|(_, unit)| bits >= *unit);
+    unit.map_or(format!("{bits}bit"), |(name, unit)| format!("{}{name}", bits as f64 / unit as f64))
+}

@@ -1,0 +1,212 @@
+//! The sections `[[egress_queue]]`: queues of interfaces whose link is slower than what comes.
+//!
+//! ```toml
+//! [[egress_queue]]
+//! interface = "eth0"          # one of [[interface]]
+//! bandwidth = "100mbit"       # of the link, with the units of tc(8); default: as fast as the port takes
+//! overhead = 24               # bytes on the link for each frame, such as 24 for the preamble, the FCS and
+//!                             # the gap of Ethernet; default: 0, as tc(8) counts
+//! limit = 1000                # packets that may wait, of each worker
+//! target = "5ms"              # CoDel: the acceptable standing delay (RFC 8289)
+//! interval = "100ms"          # CoDel: the time that senders need to react
+//! control_share = 10          # percent for routing protocols (DSCP CS6, CS7), before all others
+//! requests_to = ["203.0.113.0/24"]   # networks behind gates, whose requests are a class of their own
+//! request_share = 5           # percent for those requests
+//! ```
+
+use std::sync::Arc;
+
+use acl::Addresses;
+use qos::{CodelParameters, EgressQueueParameters};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::checker::Checker;
+use super::{Interface, TimeSpan};
+
+/// The longest queue: its places are frames of memory.
+const MOST_PLACES: u32 = 65_536;
+/// The longest frame, which a slow link takes time for.
+const LONGEST_FRAME: u64 = 1514;
+
+/// The queue of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EgressQueueConfig {
+    /// The interface.
+    pub interface: String,
+    /// The bits a second of its link; `None`: as fast as the port takes packets.
+    pub bandwidth: Option<u64>,
+    /// The bytes on the link for each frame, in addition to its own.
+    pub overhead: u32,
+    /// The parameters of the queue of each worker.
+    pub parameters: EgressQueueParameters,
+    /// The destinations of requests.
+    pub requests_to: Arc<Addresses>,
+}
+
+/// `[[egress_queue]]` as it is written in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EgressQueueSection {
+    interface: Spanned<String>,
+    bandwidth: Option<Spanned<String>>,
+    overhead: Option<Spanned<u32>>,
+    limit: Option<Spanned<u32>>,
+    target: Option<Spanned<TimeSpan>>,
+    interval: Option<Spanned<TimeSpan>>,
+    control_share: Option<Spanned<u8>>,
+    #[serde(default)]
+    requests_to: Vec<Spanned<String>>,
+    request_share: Option<Spanned<u8>>,
+}
+
+/// Checks the sections.
+pub(super) fn check(
+    c: &mut Checker<'_>,
+    sections: Vec<EgressQueueSection>,
+    interfaces: &[Interface],
+) -> Vec<EgressQueueConfig> {
+    let mut queues: Vec<EgressQueueConfig> = Vec::new();
+    for section in sections {
+        let name = section.interface.get_ref();
+        if !interfaces.iter().any(|interface| interface.name == *name) {
+            let known: Vec<_> = interfaces.iter().map(|interface| &*interface.name).collect();
+            let what =
+                format!("there is no [[interface]] {name:?} (there is: {})", known.join(", "));
+            c.problem(&section.interface, "egress_queue.interface", what);
+        }
+        if queues.iter().any(|queue| queue.interface == *name) {
+            let what = format!("{name:?} has a queue already");
+            c.problem(&section.interface, "egress_queue.interface", what);
+        }
+        queues.push(queue(c, section));
+    }
+    queues
+}
+
+/// Checks one section.
+fn queue(c: &mut Checker<'_>, section: EgressQueueSection) -> EgressQueueConfig {
+    let EgressQueueSection {
+        interface,
+        bandwidth,
+        overhead,
+        limit,
+        target,
+        interval,
+        control_share,
+        requests_to: listed,
+        request_share,
+    } = section;
+    let bandwidth = bandwidth.map(|text| c.bandwidth(&text, "egress_queue.bandwidth"));
+    let overhead = c.number(overhead, "egress_queue.overhead", 0, (0, 256));
+    let places = c.number(limit, "egress_queue.limit", 1000, (16, MOST_PLACES));
+    let standard = CodelParameters::default();
+    // A slow link needs longer than the target for a single frame.
+    let frame = bandwidth.map_or(0, |rate| LONGEST_FRAME * 8 * 1_000_000_000 / rate.max(1));
+    let least = standard.target.max(frame * 3 / 2);
+    let (shortest, longest) = (TimeSpan::microseconds(10), TimeSpan::seconds(10));
+    let target = TimeSpan::within(
+        c,
+        target,
+        "egress_queue.target",
+        TimeSpan::nanoseconds(least),
+        shortest..=longest,
+    );
+    let default = TimeSpan::nanoseconds(standard.interval.max(2 * least));
+    let stated = interval.as_ref().map(|interval| c.line(interval));
+    let interval =
+        TimeSpan::within(c, interval, "egress_queue.interval", default, shortest..=longest);
+    if let Some(line) = stated
+        && interval <= target
+    {
+        let what = format!(
+            "{} is not longer than the target: senders need some round trips to react",
+            humantime::format_duration(interval)
+        );
+        c.problem_at_line(line, "egress_queue.interval", what);
+    }
+    let control_share = c.number(control_share, "egress_queue.control_share", 10, (0, 100));
+    let mut requests_to = Addresses::default();
+    for prefix in &listed {
+        if let Err(what) = requests_to.add(prefix.get_ref()) {
+            c.problem(prefix, "egress_queue.requests_to", what);
+        }
+    }
+    if let Some(share) = request_share.as_ref().filter(|_| listed.is_empty()) {
+        let what = "no packet is a request: `requests_to` must list the networks behind gates";
+        c.problem(share, "egress_queue.request_share", what);
+    }
+    let request_share = c.number(request_share, "egress_queue.request_share", 5, (0, 100));
+    let codel =
+        CodelParameters { target: target.as_nanos() as u64, interval: interval.as_nanos() as u64 };
+    EgressQueueConfig {
+        interface: interface.into_inner(),
+        bandwidth,
+        overhead,
+        parameters: EgressQueueParameters {
+            places: places as usize,
+            codel,
+            control_share,
+            request_share,
+        },
+        requests_to: Arc::new(requests_to),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::EgressQueueConfig;
+    use crate::{Config, ConfigError};
+
+    fn parse(section: &str) -> Result<Vec<EgressQueueConfig>, ConfigError> {
+        let text = format!("[[interface]]\nname = 'eth0'\n[[egress_queue]]\n{section}");
+        Config::parse(&text, Path::new("run.toml")).map(|config| config.egress_queues)
+    }
+
+    #[test]
+    fn queue_has_its_defaults() {
+        let [queue] = parse("interface = 'eth0'").unwrap().try_into().unwrap();
+        assert_eq!((queue.bandwidth, queue.overhead, queue.parameters.places), (None, 0, 1000));
+        let codel = queue.parameters.codel;
+        assert_eq!((codel.target, codel.interval), (5_000_000, 100_000_000));
+        assert_eq!((queue.parameters.control_share, queue.parameters.request_share), (10, 5));
+    }
+
+    #[test]
+    fn slow_link_has_a_longer_target() {
+        let slow = "interface = 'eth0'\nbandwidth = '1mbit'";
+        let [queue] = parse(slow).unwrap().try_into().unwrap();
+        assert_eq!(queue.bandwidth, Some(1_000_000));
+        // 1514 bytes take 12.112 ms.
+        assert_eq!(queue.parameters.codel.target, 18_168_000);
+        assert_eq!(queue.parameters.codel.interval, 100_000_000);
+    }
+
+    #[test]
+    fn bad_values_are_reported_with_their_line() {
+        for (section, expected) in [
+            ("interface = 'eth1'", "run.toml:4: egress_queue.interface: there is no [[interface]]"),
+            ("interface = 'eth0'\nbandwidth = '100'", ":5: egress_queue.bandwidth: \"100\""),
+            ("interface = 'eth0'\nlimit = 3", ":5: egress_queue.limit: 3 is out of range"),
+            (
+                "interface = 'eth0'\ntarget = '50ms'\ninterval = '20ms'",
+                ":6: egress_queue.interval: 20ms is not longer than the target",
+            ),
+            ("interface = 'eth0'\nrequests_to = ['10.0.0.1/8']", ":5: egress_queue.requests_to: "),
+            (
+                "interface = 'eth0'\nrequest_share = 7",
+                ":5: egress_queue.request_share: no packet is a request",
+            ),
+            ("interface = 'eth0'\ncontrol_share = 101", ":5: egress_queue.control_share: 101"),
+            (
+                "interface = 'eth0'\n[[egress_queue]]\ninterface = 'eth0'",
+                ":6: egress_queue.interface: \"eth0\" has a queue already",
+            ),
+        ] {
+            let error = parse(section).unwrap_err().to_string();
+            assert!(error.contains(expected), "{section}: {error}");
+        }
+    }
+}
