@@ -11,7 +11,7 @@ use super::uapi::{
     IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, IFLA_ADDRESS, IFLA_BOND_MODE,
     IFLA_BOND_SLAVE_MII_STATUS, IFLA_BOND_SLAVE_STATE, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND,
     IFLA_INFO_SLAVE_DATA, IFLA_INFO_SLAVE_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO,
-    IFLA_MACVLAN_MODE, IFLA_MASTER, IFLA_MTU, IFLA_VLAN_EGRESS_QOS, IFLA_VLAN_ID,
+    IFLA_MACVLAN_MODE, IFLA_MASTER, IFLA_MTU, IFLA_QDISC, IFLA_VLAN_EGRESS_QOS, IFLA_VLAN_ID,
     IFLA_VLAN_INGRESS_QOS, IFLA_VLAN_PROTOCOL, IFLA_VLAN_QOS_MAPPING, IFLA_VRF_TABLE, IFLA_XDP,
     IFLA_XDP_ATTACHED,
 };
@@ -47,6 +47,8 @@ pub struct Link {
     pub mac: Option<[u8; 6]>,
     /// The largest packet, in bytes.
     pub mtu: u32,
+    /// The queueing discipline of packets that Linux sends (`noqueue`, `fq_codel` …; tc(8)).
+    pub qdisc: String,
     /// The index of the bridge, bond or VRF it belongs to.
     pub master: Option<u32>,
     /// The kind of virtual interface (`veth`, `vrf` …); empty for hardware.
@@ -92,6 +94,8 @@ pub struct LinkView<'a> {
     pub hardware: &'a [u8],
     /// The largest packet, in bytes.
     pub mtu: u32,
+    /// The queueing discipline of packets that Linux sends.
+    pub qdisc: &'a [u8],
     /// The index of the bridge, bond or VRF it belongs to.
     pub master: Option<u32>,
     /// The kind of virtual interface.
@@ -132,6 +136,7 @@ impl<'a> LinkView<'a> {
             name: &[],
             hardware: &[],
             mtu: 0,
+            qdisc: &[],
             master: None,
             kind: &[],
             member_of: &[],
@@ -150,6 +155,7 @@ impl<'a> LinkView<'a> {
                 IFLA_IFNAME => view.name = attribute.text(),
                 IFLA_ADDRESS => view.hardware = attribute.value,
                 IFLA_MTU => view.mtu = attribute.u32()?,
+                IFLA_QDISC => view.qdisc = attribute.text(),
                 IFLA_MASTER => view.master = Some(attribute.u32()?),
                 IFLA_LINK => view.lower = Some(attribute.u32()?),
                 IFLA_LINK_NETNSID => view.lower_namespace = Some(attribute.u32()?),
@@ -234,6 +240,7 @@ impl<'a> LinkView<'a> {
             loopback: self.flags & IFF_LOOPBACK != 0,
             mac: self.hardware.try_into().ok(),
             mtu: self.mtu,
+            qdisc: text(self.qdisc),
             master: self.master.filter(|&master| master != 0),
             kind: text(self.kind),
             member_of: text(self.member_of),

@@ -109,6 +109,7 @@ pub(crate) const IFLA_ADDRESS: u16 = 1;
 pub(crate) const IFLA_IFNAME: u16 = 3;
 pub(crate) const IFLA_MTU: u16 = 4;
 pub(crate) const IFLA_LINK: u16 = 5;
+pub(crate) const IFLA_QDISC: u16 = 6;
 pub(crate) const IFLA_MASTER: u16 = 10;
 pub(crate) const IFLA_LINKINFO: u16 = 18;
 pub(crate) const IFLA_LINK_NETNSID: u16 = 37;

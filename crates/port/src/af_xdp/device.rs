@@ -11,6 +11,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::error::Error;
 
@@ -34,9 +35,9 @@ pub fn queues(name: &str) -> Result<u32, Error> {
     Ok(device.queues().or_else(|| device.listed_queues()).unwrap_or(1))
 }
 
-/// `struct ethtool_channels` of linux/ethtool.h.
+/// `struct ethtool_channels` of linux/ethtool.h; the maxima are of `rx`, `tx`, `other` and `combined`.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Channels {
     command: u32,
     max: [u32; 4],
@@ -44,6 +45,28 @@ struct Channels {
     tx: u32,
     other: u32,
     combined: u32,
+}
+
+impl Channels {
+    /// Returns the number of receive queues.
+    fn queues(&self) -> u32 {
+        self.rx + self.combined
+    }
+
+    /// Returns the most receive queues that the device can have.
+    fn most(&self) -> u32 {
+        let [rx, _, _, combined] = self.max;
+        if combined > 0 { combined } else { rx }
+    }
+
+    /// Returns these with so many queues, each for both directions.
+    fn with_queues(self, count: u32) -> Self {
+        let [_, tx, _, combined] = self.max;
+        if combined > 0 {
+            return Self { rx: 0, tx: 0, combined: count, ..self };
+        }
+        Self { rx: count, tx: count.min(tx), ..self }
+    }
 }
 
 /// `struct ethtool_drvinfo` of linux/ethtool.h: names of the driver, its version, its firmware, its
@@ -58,8 +81,12 @@ struct DriverInfo {
 /// `ETHTOOL_GDRVINFO`.
 const GET_DRIVER: u32 = 0x03;
 
-/// `ETHTOOL_GCHANNELS`.
+/// The longest time until the kernel has released a closed socket.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// `ETHTOOL_GCHANNELS`, `ETHTOOL_SCHANNELS`.
 const GET_CHANNELS: u32 = 0x3c;
+const SET_CHANNELS: u32 = 0x3d;
 
 /// `struct ethtool_value` of linux/ethtool.h.
 #[repr(C)]
@@ -105,6 +132,8 @@ pub struct DeviceInfo {
     pub mtu: usize,
     /// The number of its receive queues, where the driver reports it.
     pub queues: Option<u32>,
+    /// The most receive queues that it can have, where the driver reports it.
+    pub most_queues: Option<u32>,
     /// Whether it merges received packets (large receive offload).
     pub lro: bool,
     /// Whether it strips VLAN tags from received packets.
@@ -123,6 +152,7 @@ pub fn describe(name: &str) -> Result<DeviceInfo, Error> {
         mac: device.mac()?,
         mtu: device.mtu()?,
         queues: device.queues().or_else(|| device.listed_queues()),
+        most_queues: device.channels().map(|channels| channels.most()).filter(|most| *most > 0),
         lro: flags & FLAG_LRO != 0,
         strips_vlan: flags & FLAG_RX_VLAN != 0,
     })
@@ -159,6 +189,49 @@ impl Drop for TagRemoval {
             && let Some(flags) = self.device.flags()
         {
             let _ = self.device.set_flags(flags | FLAG_RX_VLAN);
+        }
+    }
+}
+
+/// The number of a device's channels (`ethtool -L`), changed until the value is dropped. A number that was
+/// changed again by another program since stays.
+#[derive(Debug)]
+pub(super) struct ChannelCount {
+    device: Device,
+    index: u32,
+    before: Channels,
+    count: u32,
+}
+
+impl ChannelCount {
+    /// Sets the number; returns `None` if the device has that already.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadChannelCount`]: the device cannot have so many, or its driver does not let the number
+    /// be changed.
+    pub(super) fn set(name: &str, count: u32) -> Result<Option<Self>, Error> {
+        let device = Device::find(name)?;
+        let before = device.channels().unwrap_or_default();
+        let most = before.most();
+        if count == 0 || count > most {
+            return Err(Error::BadChannelCount { interface: name.to_owned(), wanted: count, most });
+        }
+        let wanted = before.with_queues(count);
+        if (wanted.rx, wanted.tx, wanted.combined) == (before.rx, before.tx, before.combined) {
+            return Ok(None);
+        }
+        let index = device.index()?;
+        device.set_channels(wanted)?;
+        Ok(Some(Self { device, index, before, count }))
+    }
+}
+
+impl Drop for ChannelCount {
+    fn drop(&mut self) {
+        // The name may have changed. A device that was removed needs nothing.
+        if self.device.find_name(self.index).is_ok() && self.device.queues() == Some(self.count) {
+            let _ = self.device.set_channels(self.before);
         }
     }
 }
@@ -300,13 +373,38 @@ impl Device {
 
     /// Counts the receive queues, where the driver reports them.
     pub(super) fn queues(&self) -> Option<u32> {
+        self.channels().map(|channels| channels.queues()).filter(|queues| *queues > 0)
+    }
+
+    /// Returns the channels, where the driver reports them.
+    fn channels(&self) -> Option<Channels> {
         let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
         let mut ifreq = Self::empty();
         ifreq.ifr_ifru.ifru_data = (&raw mut channels).cast();
         // The kernel writes one `struct ethtool_channels` through the pointer,
         // which is what it points to.
         self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
-        let queues = channels.rx + channels.combined;
-        (queues > 0).then_some(queues)
+        Some(channels)
+    }
+
+    /// Sets the numbers of channels. The kernel removes no channel with an AF_XDP socket (EINVAL), and
+    /// releases one shortly after it is closed, hence several tries.
+    fn set_channels(&self, channels: Channels) -> Result<(), Error> {
+        let deadline = Instant::now() + RELEASE_TIMEOUT;
+        loop {
+            let mut channels = Channels { command: SET_CHANNELS, ..channels };
+            let mut ifreq = Self::empty();
+            ifreq.ifr_ifru.ifru_data = (&raw mut channels).cast();
+            // The kernel reads one `struct ethtool_channels` through the pointer, which is what it
+            // points to.
+            match self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq) {
+                Err(Error::System { source, .. })
+                    if source.raw_os_error() == Some(libc::EINVAL) && Instant::now() < deadline =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                result => return result,
+            }
+        }
     }
 }

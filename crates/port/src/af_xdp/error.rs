@@ -61,6 +61,15 @@ pub enum Error {
         /// The number of its queues.
         queues: u32,
     },
+    /// The interface cannot have this number of channels.
+    BadChannelCount {
+        /// The interface.
+        interface: String,
+        /// The requested number.
+        wanted: u32,
+        /// The most that it can have; 0: its driver does not let the number be changed.
+        most: u32,
+    },
     /// Packets of this interface do not fit the frames of the arena.
     MtuTooLarge {
         /// The interface.
@@ -145,6 +154,14 @@ impl fmt::Display for Error {
             Self::BadQueueCount { interface, wanted, queues } => write!(
                 f,
                 "{interface}: {wanted} queues wanted, it has {queues} (use between 1 and that, or change with `ethtool -L {interface} combined N`)"
+            ),
+            Self::BadChannelCount { interface, wanted, most: 0 } => write!(
+                f,
+                "{interface}: cannot set {wanted} channels: its driver does not let the number be changed (see `ethtool -l {interface}`; remove `channels`)"
+            ),
+            Self::BadChannelCount { interface, wanted, most } => write!(
+                f,
+                "{interface}: cannot set {wanted} channels: it has between 1 and {most} (see `ethtool -l {interface}`)"
             ),
             Self::MtuTooLarge { interface, mtu, limit, limited_by } => write!(
                 f,

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use super::bpf::{AttachError, Link, LoadError, Mode};
 use super::counters::SocketCounters;
 use super::descriptor;
-use super::device::{self, Device, TagRemoval, dropped};
+use super::device::{self, ChannelCount, Device, TagRemoval, dropped};
 use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
 use super::steer::{
     EarlyDropConfig, InstalledPrefixes, Locals, SourcePrefix, Steering, SteeringCounters,
@@ -101,6 +101,9 @@ struct Attachment {
     fallback: Option<String>,
     /// The device's removal of VLAN tags, if it was on.
     tag_removal: Option<TagRemoval>,
+    /// The number of the device's channels to set, and what it was before.
+    wanted_channels: Option<u32>,
+    channels: Option<ChannelCount>,
     /// Whether it is only observed by the configuration, and because it cannot be served.
     observed: bool,
     left: bool,
@@ -200,10 +203,36 @@ impl Interface {
             mode,
             fallback,
             tag_removal,
+            wanted_channels: None,
+            channels: None,
             observed: false,
             left: false,
         });
         Ok(Self(Arc::new(Inner { queues, choice, attachment, steering, sockets })))
+    }
+
+    /// Opens an interface by one of the functions above, after the number of its channels (`ethtool -L`) is
+    /// set. The device gets the previous number back when the program is detached.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; the device is then unchanged.
+    pub fn with_channels(
+        name: &str,
+        channels: u32,
+        open: impl FnOnce() -> Result<Self, Error>,
+    ) -> Result<Self, Error> {
+        let guard = ChannelCount::set(name, channels)?;
+        let interface = open()?;
+        let mut now = interface.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        (now.wanted_channels, now.channels) = (Some(channels), guard);
+        drop(now);
+        Ok(interface)
+    }
+
+    /// Returns the number of channels that the interface was opened with, if it was to be set.
+    pub fn channels(&self) -> Option<u32> {
+        self.attachment(|now| now.wanted_channels)
     }
 
     /// Moves to another device that has replaced the previous one: by its index, its MAC and its
@@ -214,7 +243,7 @@ impl Interface {
     /// [`Error`]; the program is then attached to no device.
     pub fn reattach(&self, index: u32, mac: [u8; 6], mtu: usize) -> Result<(), Error> {
         let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
-        (now.link, now.tag_removal) = (None, None);
+        (now.link, now.tag_removal, now.channels) = (None, None, None);
         let name = now.name.clone();
         let unset = |source| Error::System {
             doing: "set the MAC of the steering program",
@@ -228,6 +257,9 @@ impl Interface {
             let _ = self.0.steering.sockets().delete(&queue.to_ne_bytes());
         }
         (now.index, now.mac, now.mtu) = (index, mac, mtu);
+        if let Some(count) = now.wanted_channels {
+            now.channels = ChannelCount::set(&name, count)?;
+        }
         now.device_queues = device::queues(&name).unwrap_or(now.device_queues);
         let mut sockets = self.sockets();
         sockets.lost_before = sockets.lost;
@@ -265,7 +297,7 @@ impl Interface {
     /// Detaches the program from the device.
     pub fn detach(&self) {
         let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
-        (now.link, now.tag_removal) = (None, None);
+        (now.link, now.tag_removal, now.channels) = (None, None, None);
     }
 
     /// Returns whether the device removes VLAN tags although the program is attached: its driver does not
