@@ -45,6 +45,10 @@ cannot_start 'lo: not an Ethernet interface' 's/"r2"/"lo"/'
 cannot_start 'r0: 2 queues wanted, it has 1' 's/^\[workers\]/&\ncores = [0, 1]/'
 cannot_start 'there is no core 999' 's/^\[workers\]/&\ncores = [999]/'
 cannot_start 'cannot listen for metrics at 192.0.2.200:9273' '$a [metrics]\nlisten = "192.0.2.200:9273"'
+within router tc qdisc add dev r2 root tbf rate 10mbit burst 10kb latency 50ms
+check "$work/router.toml" >"$work/check.log" 2>&1 || fail "a queueing discipline is no error"
+grep -q "warning: r2 has the queueing discipline tbf" "$work/check.log" || fail "$(cat "$work/check.log")"
+within router tc qdisc del dev r2 root
 within router ip link add d0 type veth peer name d1
 sed 's/"r2"/"d0"/; $a [image]\npath = "/no/such/folder/image"' "$work/router.toml" >"$work/warned.toml"
 check "$work/warned.toml" -j >"$work/check.json" || fail "warnings are no errors"

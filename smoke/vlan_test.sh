@@ -102,7 +102,8 @@ removes_tags() { within router ethtool -k c0 | grep -q '^rx-vlan-offload: on'; }
 removes_tags || fail "the card removes no tags: $(within router ethtool -k c0)"
 wait_for 20 forwards s0 10.1.50.2
 
-configure "" '{ name = "r0" }, { name = "r1" }, { name = "r2" }, { name = "c0" }'
+interfaces='{ name = "r0" }, { name = "r1" }, { name = "r2" }, { name = "c0" }'
+configure "" "$interfaces"
 start_router
 state=on
 vlans() {
@@ -133,6 +134,19 @@ within router ip link set inner up
 wait_for 5 have_vlans "transit customer inner r1.300" || fail "$(show interfaces)"
 within source ip route replace 11.0.0.0/8 via 10.1.30.1 dev s0.30
 forwards s0.30 11.0.0.1
+
+echo "a queue with a rate of a device, and of one that does not exist"
+queue() { printf '[[egress_queue]]\ninterface = "%s"\nover = ["r1"]\nbandwidth = "%s"\n' "$1" "$2"; }
+configure "$(queue r1.300 200kbit)
+$(queue r1.999 1mbit)" "$interfaces"
+"$program" reload --socket "$work/sock" || fail "the reload fails"
+# 334 kbit in 0.8 s.
+within source ping -c 40 -i 0.02 -s 1000 -W 5 -I s0.30 11.0.0.1 >"$work/ping.log" || fail "$(cat "$work/ping.log")"
+slowest=$(sed -n 's|^rtt .* = [^/]*/[^/]*/\([0-9]*\).*|\1|p' "$work/ping.log")
+read -r packets dropped <<<"$(show -j egress-queues | json 'c = d[0]["classes"][2]; print(c["packets"], c["dropped_delay"])')"
+echo "   $packets packets sent, $dropped dropped, the slowest answered after $slowest ms"
+[ $((packets + dropped)) -ge 40 ] && [ "$slowest" -gt 200 ] || fail "$(cat "$work/ping.log") $(show egress-queues)"
+show egress-queues | grep -q "r1.999 over r1 (no port): bandwidth 1mbit" || fail "$(show egress-queues)"
 
 echo "a device that is left to Linux: its packets are forwarded by the kernel"
 within router ip link set transit type vlan ingress 3:4

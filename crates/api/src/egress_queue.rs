@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 pub struct EgressQueue {
     /// The interface.
     pub interface: String,
+    /// The interfaces that its frames leave by, if it is a device over them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over: Vec<String>,
+    /// Whether the router forwards its packets; otherwise the queue has no effect.
+    pub is_port: bool,
     /// The bits a second of its link; none: as fast as the port takes packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<u64>,

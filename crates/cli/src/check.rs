@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   valid: ports eth0, eth1                                            standard output, status 0
+//!       worker 0, core 0: eth0 queues 0 2, eth1 queue 0; 29 MiB for packets
 //!   fingerpost: warning: eth1 is down: `ip link set eth1 up`           standard error
 //!   fingerpost: eth9: no such interface in this network namespace …    standard error, status 1
 //! ```
@@ -15,8 +16,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use bundle::MemberConfig;
-use control::preflight::Finding;
-use serde_json::json;
+use control::preflight::{Finding, PlannedWorker};
+use serde_json::{Map, Value, json};
 
 use crate::bundle::read_for_member;
 
@@ -49,11 +50,12 @@ impl CheckArgs {
 
 /// Writes the findings about a configuration that could be parsed, or its `summary`.
 pub(crate) fn report(summary: &str, findings: &[Finding], json: bool) -> anyhow::Result<ExitCode> {
-    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+    let (mut errors, mut warnings, mut workers) = (Vec::new(), Vec::new(), Vec::new());
     for finding in findings {
         match finding {
             Finding::Error(text) => errors.push(text.as_str()),
             Finding::Warning(text) => warnings.push(text.as_str()),
+            Finding::Worker(worker) => workers.push(worker),
         }
     }
     let mut out = std::io::stdout().lock();
@@ -63,6 +65,7 @@ pub(crate) fn report(summary: &str, findings: &[Finding], json: bool) -> anyhow:
             "summary": errors.is_empty().then_some(summary),
             "errors": errors,
             "warnings": warnings,
+            "workers": workers.iter().map(|worker| worker_json(worker)).collect::<Vec<_>>(),
         });
         writeln!(out, "{document}")?;
         return Ok(if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -74,5 +77,16 @@ pub(crate) fn report(summary: &str, findings: &[Finding], json: bool) -> anyhow:
         bail!("{}", errors.join("\nfingerpost: "));
     }
     writeln!(out, "valid: {summary}")?;
+    workers.iter().try_for_each(|worker| writeln!(out, "    {worker}"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn worker_json(worker: &PlannedWorker) -> Value {
+    let queues = worker.queues.iter().map(|(name, queues)| (name.clone(), json!(queues)));
+    json!({
+        "worker": worker.number,
+        "core": worker.core,
+        "queues": queues.collect::<Map<_, _>>(),
+        "bytes": worker.bytes,
+    })
 }

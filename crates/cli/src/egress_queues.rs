@@ -6,9 +6,16 @@ use api::{EgressQueue, EgressQueueClass};
 
 /// Writes a queue.
 pub(crate) fn write(out: &mut impl Write, queue: &EgressQueue) -> io::Result<()> {
+    write!(out, "{}", queue.interface)?;
+    if !queue.over.is_empty() {
+        write!(out, " over {}", queue.over.join(", "))?;
+    }
+    if !queue.is_port {
+        write!(out, " (no port)")?;
+    }
     match queue.bandwidth {
-        Some(bandwidth) => writeln!(out, "{}: bandwidth {}", queue.interface, rate(bandwidth))?,
-        None => writeln!(out, "{}: as fast as the port takes packets", queue.interface)?,
+        Some(bandwidth) => writeln!(out, ": bandwidth {}", rate(bandwidth))?,
+        None => writeln!(out, ": as fast as the port takes packets")?,
     }
     queue.classes.iter().try_for_each(|class| write_class(out, class))
 }

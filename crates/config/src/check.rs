@@ -98,7 +98,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
 
 fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize) -> Vec<Interface> {
     let mut interfaces: Vec<Interface> = Vec::new();
-    for text::Interface { name, mode, queues, table, rpf, observe } in listed {
+    for text::Interface { name, mode, queues, channels, table, rpf, observe } in listed {
         if interfaces.iter().any(|other| other.name == *name.get_ref()) {
             let what = format!("{:?} is a duplicate", name.get_ref());
             c.problem(&name, "interface.name", what);
@@ -114,7 +114,18 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             );
             c.problem(queues, "interface.queues", what);
         }
-        let queues = queues.map(Spanned::into_inner);
+        if let Some(channels) = &channels {
+            let least = queues.as_ref().map_or(workers as u32, |queues| *queues.get_ref());
+            if *channels.get_ref() < least {
+                let what = format!(
+                    "{} channels: at least {least}, the number of workers, and of `queues` if stated",
+                    channels.get_ref()
+                );
+                c.problem(channels, "interface.channels", what);
+            }
+        }
+        let (queues, channels) =
+            (queues.map(Spanned::into_inner), channels.map(Spanned::into_inner));
         let sources = c.reverse_path_filter(rpf.as_ref(), "interface.rpf");
         let number = table.as_ref().map(|table| *table.get_ref());
         if let Some(table) = table.filter(|table| matches!(*table.get_ref(), 0 | 255)) {
@@ -128,6 +139,7 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             name,
             mode,
             queues,
+            channels,
             table,
             sources,
             observe,

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [[egress_queue]]
-//! interface = "eth0"          # one of [[interface]]
+//! interface = "eth0"          # one of [[interface]], or a device over some
 //! bandwidth = "100mbit"       # of the link, with the units of tc(8); default: as fast as the port takes
 //! overhead = 24               # bytes on the link for each frame, such as 24 for the preamble, the FCS and
 //!                             # the gap of Ethernet; default: 0, as tc(8) counts
@@ -12,6 +12,11 @@
 //! control_share = 10          # percent for routing protocols (DSCP CS6, CS7), before all others
 //! requests_to = ["203.0.113.0/24"]   # networks behind gates, whose requests are a class of their own
 //! request_share = 5           # percent for those requests
+//!
+//! [[egress_queue]]
+//! interface = "eth0.100"      # a VLAN device or a bond, which may not exist yet
+//! over = ["eth0"]             # the [[interface]]s that its frames leave by
+//! bandwidth = "30mbit"        # within that of eth0
 //! ```
 
 use std::sync::Arc;
@@ -26,6 +31,8 @@ use super::{Interface, TimeSpan};
 
 /// The longest queue: its places are frames of memory.
 const MOST_PLACES: u32 = 65_536;
+/// The most queues.
+const MOST_QUEUES: usize = 1024;
 /// The longest frame, which a slow link takes time for.
 const LONGEST_FRAME: u64 = 1514;
 
@@ -34,6 +41,8 @@ const LONGEST_FRAME: u64 = 1514;
 pub struct EgressQueueConfig {
     /// The interface.
     pub interface: String,
+    /// The interfaces that its frames leave by, if it is a device over them; none: it is one itself.
+    pub over: Vec<String>,
     /// The bits a second of its link; `None`: as fast as the port takes packets.
     pub bandwidth: Option<u64>,
     /// The bytes on the link for each frame, in addition to its own.
@@ -49,6 +58,8 @@ pub struct EgressQueueConfig {
 #[serde(deny_unknown_fields)]
 pub(super) struct EgressQueueSection {
     interface: Spanned<String>,
+    #[serde(default)]
+    over: Vec<Spanned<String>>,
     bandwidth: Option<Spanned<String>>,
     overhead: Option<Spanned<u32>>,
     limit: Option<Spanned<u32>>,
@@ -69,15 +80,40 @@ pub(super) fn check(
     let mut queues: Vec<EgressQueueConfig> = Vec::new();
     for section in sections {
         let name = section.interface.get_ref();
-        if !interfaces.iter().any(|interface| interface.name == *name) {
+        c.interface_name(&section.interface, "egress_queue.interface");
+        let is_port = |name: &str| interfaces.iter().any(|interface| interface.name == name);
+        let known = || {
             let known: Vec<_> = interfaces.iter().map(|interface| &*interface.name).collect();
-            let what =
-                format!("there is no [[interface]] {name:?} (there is: {})", known.join(", "));
+            known.join(", ")
+        };
+        if section.over.is_empty() && !is_port(name) {
+            let what = format!(
+                "there is no [[interface]] {name:?} (there is: {}); a VLAN device or a bond needs `over`",
+                known()
+            );
             c.problem(&section.interface, "egress_queue.interface", what);
+        }
+        for below in &section.over {
+            if !is_port(below.get_ref()) {
+                let what = format!(
+                    "there is no [[interface]] {:?} (there is: {})",
+                    below.get_ref(),
+                    known()
+                );
+                c.problem(below, "egress_queue.over", what);
+            }
+        }
+        if let Some(first) = section.over.first().filter(|_| is_port(name)) {
+            let what = format!("{name:?} is an [[interface]], which is over no other");
+            c.problem(first, "egress_queue.over", what);
         }
         if queues.iter().any(|queue| queue.interface == *name) {
             let what = format!("{name:?} has a queue already");
             c.problem(&section.interface, "egress_queue.interface", what);
+        }
+        if queues.len() == MOST_QUEUES {
+            c.problem(&section.interface, "egress_queue", format!("more than {MOST_QUEUES}"));
+            break;
         }
         queues.push(queue(c, section));
     }
@@ -88,6 +124,7 @@ pub(super) fn check(
 fn queue(c: &mut Checker<'_>, section: EgressQueueSection) -> EgressQueueConfig {
     let EgressQueueSection {
         interface,
+        over,
         bandwidth,
         overhead,
         limit,
@@ -141,6 +178,7 @@ fn queue(c: &mut Checker<'_>, section: EgressQueueSection) -> EgressQueueConfig 
         CodelParameters { target: target.as_nanos() as u64, interval: interval.as_nanos() as u64 };
     EgressQueueConfig {
         interface: interface.into_inner(),
+        over: over.into_iter().map(Spanned::into_inner).collect(),
         bandwidth,
         overhead,
         parameters: EgressQueueParameters {
@@ -175,6 +213,13 @@ mod tests {
     }
 
     #[test]
+    fn device_over_an_interface_may_not_exist_yet() {
+        let section = "interface = 'eth0.100'\nover = ['eth0']\nbandwidth = '30mbit'";
+        let [queue] = parse(section).unwrap().try_into().unwrap();
+        assert_eq!((&*queue.interface, queue.over), ("eth0.100", vec!["eth0".to_owned()]));
+    }
+
+    #[test]
     fn slow_link_has_a_longer_target() {
         let slow = "interface = 'eth0'\nbandwidth = '1mbit'";
         let [queue] = parse(slow).unwrap().try_into().unwrap();
@@ -189,6 +234,11 @@ mod tests {
         for (section, expected) in [
             ("interface = 'eth1'", "run.toml:4: egress_queue.interface: there is no [[interface]]"),
             ("interface = 'eth0'\nbandwidth = '100'", ":5: egress_queue.bandwidth: \"100\""),
+            (
+                "interface = 'eth0.7'\nover = ['eth2']",
+                ":5: egress_queue.over: there is no [[interface]]",
+            ),
+            ("interface = 'eth0'\nover = ['eth0']", ":5: egress_queue.over: \"eth0\" is an"),
             ("interface = 'eth0'\nlimit = 3", ":5: egress_queue.limit: 3 is out of range"),
             (
                 "interface = 'eth0'\ntarget = '50ms'\ninterval = '20ms'",

@@ -4,6 +4,7 @@
 //! [[interface]]
 //! name = "eth0"                # mode = "auto" | "zero-copy" | "copy" | "generic"
 //!                              # queues = 4 (the first ones; default: all)
+//!                              # channels = 4 (set while the router runs, as `ethtool -L` does)
 //!                              # table = 100 (a kernel table, for `run`; default: by `ip rule`)
 //!                              # rpf = "off" | "loose" | "strict" (RFC 3704)
 //!                              # observe = true: leave its packets to the kernel, and
@@ -171,6 +172,8 @@ pub struct Interface {
     pub mode: ModeChoice,
     /// The number of receive queues that the router opens, from queue 0; `None`: all.
     pub queues: Option<u32>,
+    /// The number of channels that the device gets while the router runs; `None`: as it is.
+    pub channels: Option<u32>,
     /// The kernel's routing table for its packets; `None`: the table that the kernel's policy rules
     /// select (`run` only).
     pub table: Option<u32>,

@@ -117,10 +117,20 @@ impl Interface {
     fn compare(&self, new: &Self, changed: &mut ChangedKeys) {
         use ReloadClass::{Live, ReplacesWorkers};
         // Whether long packets are the kernel's depends on the command, which a reload does not change.
-        let Self { name: _, mode, queues, table, sources, observe, follows_kernel: _, guard } =
-            self;
+        let Self {
+            name: _,
+            mode,
+            queues,
+            channels,
+            table,
+            sources,
+            observe,
+            follows_kernel: _,
+            guard,
+        } = self;
         changed.compare("interface.mode", ReplacesWorkers, mode, &new.mode);
         changed.compare("interface.queues", ReplacesWorkers, queues, &new.queues);
+        changed.compare("interface.channels", ReplacesWorkers, channels, &new.channels);
         changed.compare("interface.table", ReplacesWorkers, table, &new.table);
         changed.compare("interface.rpf", Live, sources, &new.sources);
         changed.compare("interface.observe", Live, observe, &new.observe);

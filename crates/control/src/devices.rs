@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use port::af_xdp::Interface;
 
 use super::plane::{PlanePort, Ports};
-use crate::start::LARGEST_MTU;
+use crate::plan::LARGEST_MTU;
 
 /// The delay before a refused request to the system is repeated.
 const RETRY: Duration = Duration::from_secs(1);

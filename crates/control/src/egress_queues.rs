@@ -11,10 +11,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::plane::Ports;
 use api::{EgressQueue, EgressQueueClass};
 use config::{Config, EgressQueueConfig};
-use datapath::{PortQueue, PortQueues};
-use qos::{Pacer, QueueCounters, QueueCounts, TrafficClass};
+use datapath::{DeviceQueue, PortQueue, PortQueues};
+use qos::{EgressQueueParameters, Pacer, QueueCounters, QueueCounts, TrafficClass};
 
 /// The queues of all workers.
 #[derive(Clone, Debug, Default)]
@@ -44,35 +45,53 @@ impl EgressQueues {
         Self(config.egress_queues.iter().map(queue).collect())
     }
 
-    /// Returns the most frames that the queues of a worker hold.
-    pub(crate) fn frames(&self) -> u32 {
-        self.0.iter().map(|queue| PortQueue::frames(&queue.config.parameters)).sum()
-    }
-
     /// Makes the queues of a worker, in the order of the interfaces; `epoch` is the beginning of the
     /// time of all workers.
     pub(crate) fn of_worker(&self, config: &Config, worker: usize, epoch: Instant) -> PortQueues {
         let by_port = config.interfaces.iter().map(|interface| {
-            let queue = self.0.iter().find(|queue| queue.config.interface == interface.name)?;
-            Some(PortQueue {
-                parameters: queue.config.parameters,
-                pacer: queue.pacer.clone(),
-                requests_to: Arc::clone(&queue.config.requests_to),
-                counters: Arc::clone(queue.counters.get(worker)?),
-            })
+            let own = self.0.iter().find(|queue| queue.config.interface == interface.name);
+            // Numbered as `Plane::set_egress_queues` does.
+            let over =
+                (1..).zip(&self.0).filter(|(_, queue)| queue.config.over.contains(&interface.name));
+            let stacked: Vec<_> =
+                over.map(|(number, queue)| (number, queue.of_worker(worker))).collect();
+            if own.is_none() && stacked.is_empty() {
+                return None;
+            }
+            let own = own.map_or_else(without_limit, |own| own.of_worker(worker));
+            Some(PortQueue { own, stacked })
         });
         let clock = Box::new(move || epoch.elapsed().as_nanos() as u64);
         PortQueues { by_port: by_port.collect(), clock }
     }
 
     /// Reads the counters of each interface, summed over the workers.
-    pub(crate) fn items(&self) -> Vec<EgressQueue> {
-        self.0.iter().map(InterfaceQueue::item).collect()
+    pub(crate) fn items(&self, ports: &Ports) -> Vec<EgressQueue> {
+        self.0.iter().map(|queue| queue.item(ports)).collect()
+    }
+}
+
+/// Returns the queue of a port that has none in the configuration, but devices over it that have.
+fn without_limit() -> DeviceQueue {
+    DeviceQueue {
+        parameters: EgressQueueParameters::default(),
+        pacer: None,
+        requests_to: Arc::default(),
+        counters: Arc::default(),
     }
 }
 
 impl InterfaceQueue {
-    fn item(&self) -> EgressQueue {
+    fn of_worker(&self, worker: usize) -> DeviceQueue {
+        DeviceQueue {
+            parameters: self.config.parameters,
+            pacer: self.pacer.clone(),
+            requests_to: Arc::clone(&self.config.requests_to),
+            counters: self.counters.get(worker).cloned().unwrap_or_default(),
+        }
+    }
+
+    fn item(&self, ports: &Ports) -> EgressQueue {
         let mut sum = QueueCounts::default();
         for counters in &self.counters {
             for (sum, more) in sum.iter_mut().zip(counters.snapshot()) {
@@ -92,6 +111,8 @@ impl InterfaceQueue {
         };
         EgressQueue {
             interface: self.config.interface.clone(),
+            over: self.config.over.clone(),
+            is_port: ports.all().any(|(_, port)| port.name == self.config.interface),
             bandwidth: self.config.bandwidth,
             classes: TrafficClass::ALL.into_iter().zip(sum).map(class).collect(),
         }

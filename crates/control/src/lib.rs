@@ -54,6 +54,7 @@ pub mod kernel_sync;
 pub mod links;
 pub mod metrics;
 mod monitor;
+mod plan;
 pub mod plane;
 pub mod preflight;
 pub mod progress;

@@ -16,12 +16,14 @@
 //!
 //! The findings hold for the time of the check and for the user that runs it.
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::net::{IpAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use feed::netlink::{
     AddressChange, AddressView, Follower, Kernel, Link, Neighbor, RouteInfo, Rule,
@@ -33,8 +35,14 @@ use nix::unistd::Pid;
 use port::af_xdp;
 use threads::rights;
 
+use crate::egress_queues::EgressQueues;
 use crate::links;
-use crate::start::{LARGEST_MTU, StartError};
+use crate::plan::{self, LARGEST_MTU, PlannedInterface, WorkerPlan};
+use crate::start::{StartError, wanted_queues};
+
+/// The queueing disciplines that an interface has if no operator has set one, by its driver and
+/// `net.core.default_qdisc`.
+const DEFAULT_QDISCS: [&str; 6] = ["noqueue", "noop", "mq", "pfifo_fast", "fq_codel", "fq"];
 
 /// The findings of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +51,60 @@ pub enum Finding {
     Error(String),
     /// The start would succeed, but packets or state would be affected.
     Warning(String),
+    /// The queues and the memory of a worker.
+    Worker(PlannedWorker),
+}
+
+/// The queues of a worker and the memory for its packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedWorker {
+    /// Its number.
+    pub number: usize,
+    /// Its core; `None`: any.
+    pub core: Option<usize>,
+    /// The queues of each interface that it receives from, in the order of the configuration.
+    pub queues: Vec<(String, Vec<u32>)>,
+    /// The memory in bytes.
+    pub bytes: u64,
+}
+
+impl fmt::Display for PlannedWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {}", self.number)?;
+        if let Some(core) = self.core {
+            write!(f, ", core {core}")?;
+        }
+        for (at, (interface, queues)) in self.queues.iter().enumerate() {
+            let noun = if queues.len() == 1 { "queue" } else { "queues" };
+            write!(f, "{} {interface} {noun}", if at == 0 { ":" } else { "," })?;
+            queues.iter().try_for_each(|queue| write!(f, " {queue}"))?;
+        }
+        write!(f, "; {} MiB for packets", self.bytes.div_ceil(1 << 20))
+    }
+}
+
+/// Plans the workers as a start does, if all interfaces exist.
+fn planned_workers(config: &config::Config, hook_frames: u32) -> Option<Vec<PlannedWorker>> {
+    let interfaces = config.interfaces.iter().map(|wanted| {
+        let device = af_xdp::describe(&wanted.name).ok()?;
+        let queues = match (wanted.queues, wanted.channels) {
+            (None, Some(channels)) => channels,
+            _ => wanted_queues(config, wanted).ok()?,
+        };
+        Some(PlannedInterface { mtu: device.mtu, queues })
+    });
+    let interfaces = interfaces.collect::<Option<Vec<_>>>()?;
+    let queues = EgressQueues::of(config, &EgressQueues::default());
+    let more = hook_frames + queues.of_worker(config, 0, Instant::now()).frames();
+    let plan = plan::workers(config, &interfaces, more);
+    let worker = |(number, worker): (usize, WorkerPlan)| {
+        let named = config.interfaces.iter().enumerate();
+        let queues = named
+            .map(|(at, interface)| (interface.name.clone(), worker.queues_of(at).collect()))
+            .collect();
+        PlannedWorker { number, core: worker.core, queues, bytes: worker.bytes() }
+    };
+    Some(plan.into_iter().enumerate().map(worker).collect())
 }
 
 /// The links and addresses of this network namespace.
@@ -112,8 +174,8 @@ impl Findings {
     }
 
     /// Checks the requirements of all daemons, and returns the kernel's description of the machine. With
-    /// `bonds`, members of bonds can be ports.
-    pub fn machine(&mut self, config: &config::Config, bonds: bool) -> System {
+    /// `bonds`, members of bonds can be ports. The hook of each worker has `hook_frames` frames.
+    pub fn machine(&mut self, config: &config::Config, bonds: bool, hook_frames: u32) -> System {
         let mut system = System::default();
         if let Err(error) =
             Kernel::open().and_then(|mut kernel| kernel.start_without_routes(&mut system))
@@ -125,6 +187,9 @@ impl Findings {
             config.daemon.control.as_ref().is_some_and(|at| UnixStream::connect(at).is_ok());
         for interface in &config.interfaces {
             self.interface(interface, bonds, config.daemon.cores.len(), &system, running);
+            if !config.egress_queues.iter().any(|queue| queue.interface == interface.name) {
+                self.qdisc(&interface.name, &system);
+            }
         }
         self.cores(config);
         if let Some(socket) = config.daemon.control.as_ref().filter(|_| !running) {
@@ -139,6 +204,9 @@ impl Findings {
             }
         }
         self.rights();
+        if let Some(workers) = planned_workers(config, hook_frames) {
+            self.0.extend(workers.into_iter().map(Finding::Worker));
+        }
         system
     }
 
@@ -160,9 +228,14 @@ impl Findings {
         };
         // A start takes as many as are configured, else all, and at least one for each worker.
         let needed = wanted.queues.unwrap_or(1).max(workers as u32);
-        if let Some(queues) = device.queues.filter(|queues| *queues < needed) {
-            let (interface, wanted) = (name.clone(), needed);
-            self.error(&af_xdp::Error::BadQueueCount { interface, wanted, queues });
+        let interface = name.clone();
+        if let Some(wanted) = wanted.channels {
+            let most = device.most_queues.unwrap_or(0);
+            if wanted > most {
+                self.error(&af_xdp::Error::BadChannelCount { interface, wanted, most });
+            }
+        } else if let Some(queues) = device.queues.filter(|queues| *queues < needed) {
+            self.error(&af_xdp::Error::BadQueueCount { interface, wanted: needed, queues });
         }
         if device.mtu > LARGEST_MTU && wanted.follows_kernel {
             // With an Ethernet header and two VLAN tags.
@@ -195,6 +268,18 @@ impl Findings {
             self.warning(&format!(
                 "{name} merges received packets into larger ones, which cannot be forwarded: \
                  `ethtool -K {name} lro off`"
+            ));
+        }
+    }
+
+    /// Warns of a queueing discipline that an operator has set: packets of the workers do not pass it.
+    fn qdisc(&mut self, name: &str, system: &System) {
+        let Some((_, link)) = system.link(name) else { return };
+        if !link.qdisc.is_empty() && !DEFAULT_QDISCS.contains(&&*link.qdisc) {
+            self.warning(&format!(
+                "{name} has the queueing discipline {} (`tc qdisc`), by which only Linux sends: for forwarded \
+                 packets, `run` has [[egress_queue]]",
+                link.qdisc
             ));
         }
     }

@@ -77,7 +77,9 @@ impl QueryHandle {
                 Ok(lists.into_iter().map(|list| Item::AccessList(list.item())).collect())
             }
             Request::EgressQueues => {
-                Ok(view.egress_queues().into_iter().map(Item::EgressQueue).collect())
+                let ports =
+                    control.call(|sync| sync.plane.ports().clone()).ok_or_else(no_answer)?;
+                Ok(view.egress_queues(&ports).into_iter().map(Item::EgressQueue).collect())
             }
             Request::Flowspec => match &self.flowspec {
                 Some(reader) => Ok(vec![Item::Flowspec(access::flowspec_item(reader))]),

@@ -22,22 +22,15 @@ use port::{Arena, Host, PlaceholderPort, Port};
 
 use crate::egress_queues::EgressQueues;
 use crate::links;
+use crate::plan::{self, PlannedInterface, WorkerPlan, receiving_only};
 use crate::plane::Ports;
 use crate::routes::RoutesError;
 use crate::workers::Workers;
 use config::Config;
 use datapath::stats::WorkerStats;
 use datapath::{
-    AccessLists, Adjacencies, HELD, Hook, Ingresses, SIZE, Tables, WantReceiver, Worker,
-    WorkerSetup, wants,
+    AccessLists, Adjacencies, Hook, Ingresses, Tables, WantReceiver, Worker, WorkerSetup, wants,
 };
-
-/// The largest MTU whose packets fit the smaller of the two frame sizes, and the larger.
-const SMALL_FRAME_MTU: usize = af_xdp::largest_mtu(2048);
-pub(crate) const LARGEST_MTU: usize = af_xdp::largest_mtu(4096);
-
-/// Slots for received packets in all further queues of a worker.
-const SHARED_SLOTS: u32 = 8 * 2048;
 
 /// The error of a start.
 #[derive(Debug)]
@@ -313,29 +306,29 @@ pub fn open_one(
     wanted: &config::Interface,
     steered: &af_xdp::Locals,
 ) -> Result<Interface, StartError> {
-    let queues = wanted_queues(config, wanted)?;
     let (name, mode) = (&wanted.name, wanted.mode);
-    let interface = match wanted.guard {
-        Some(early) => Interface::open_for_gate(name, queues, steered, mode, early)?,
-        None if wanted.follows_kernel => Interface::open_for_router(name, queues, steered, mode)?,
-        None => Interface::open(name, queues, steered, mode)?,
+    let open = || {
+        let queues = wanted_queues(config, wanted)?;
+        match wanted.guard {
+            Some(early) => Interface::open_for_gate(name, queues, steered, mode, early),
+            None if wanted.follows_kernel => {
+                Interface::open_for_router(name, queues, steered, mode)
+            }
+            None => Interface::open(name, queues, steered, mode),
+        }
+    };
+    let interface = match wanted.channels {
+        Some(channels) => Interface::with_channels(name, channels, open)?,
+        None => open()?,
     };
     adjust(config, interface, wanted, steered)
 }
 
 /// Returns the number of queues of an interface to open: the configured number, else all; at least
 /// one for each worker, so that the open fails if the device has fewer.
-pub fn wanted_queues(config: &Config, wanted: &config::Interface) -> Result<u32, StartError> {
+pub fn wanted_queues(config: &Config, wanted: &config::Interface) -> Result<u32, af_xdp::Error> {
     let queues = wanted.queues.map_or_else(|| af_xdp::queues(&wanted.name), Ok)?;
     Ok(queues.max(config.daemon.cores.len() as u32))
-}
-
-/// Returns the ring sizes of a queue that only receives packets, for a worker with this many such
-/// queues: together no more than [`SHARED_SLOTS`], as long as each ring holds a burst.
-fn receiving_only(queues: u32) -> RingSizes {
-    let receive = (SHARED_SLOTS / queues.max(1)).clamp(256, 2048);
-    let receive = 1 << receive.ilog2();
-    RingSizes { fill: receive, receive, transmit: 64, completion: 64 }
 }
 
 /// Configures the steering program of an interface.
@@ -366,31 +359,25 @@ pub fn start(
 ) -> Result<Started, StartError> {
     let system = |doing| move |source| StartError::System { doing, source };
     let sizes = RingSizes::default();
-    let widest = interfaces.iter().map(Interface::mtu).max().unwrap_or(0);
-    let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
-    let frames = interfaces.len() as u32 * (sizes.frames() + HELD as u32) + 2 * SIZE as u32;
-    let frames = frames + hooks.as_ref().map_or(0, |hooks| hooks.frames);
     let WorkerCounters { mut stats, queues: past } = past;
     let queues = EgressQueues::of(config, &past);
-    let frames = frames + queues.frames();
     let epoch = Instant::now();
-    let total = config.daemon.cores.len() as u32;
+    let of_worker = |number| queues.of_worker(config, number, epoch);
+    let more = of_worker(0).frames() + hooks.as_ref().map_or(0, |hooks| hooks.frames);
+    let planned = |interface: &Interface| PlannedInterface {
+        mtu: interface.mtu(),
+        queues: interface.queues(),
+    };
+    let planned: Vec<_> = interfaces.iter().map(planned).collect();
+    let plan = plan::workers(config, &planned, more);
+    let frame_size = plan.first().map_or(0, |worker| worker.frame_size);
     let mut parts = Vec::new();
     let mut workers = Vec::new();
     let mut ports = Vec::new();
     let mut wanted = Vec::new();
-    for (number, &core) in config.daemon.cores.iter().enumerate() {
-        let first = number as u32;
-        let further: Vec<(usize, u32)> = interfaces
-            .iter()
-            .enumerate()
-            .flat_map(|(at, interface)| {
-                let queues = (first + total..interface.queues()).step_by(total as usize);
-                queues.map(move |queue| (at, queue))
-            })
-            .collect();
+    for (number, worker) in plan.into_iter().enumerate() {
+        let WorkerPlan { core, first, further, frames, frame_size } = worker;
         let receiving = receiving_only(further.len() as u32);
-        let frames = frames + further.len() as u32 * receiving.frames();
         let mut arena = Arena::new(frames, frame_size).map_err(system("get memory for packets"))?;
         let mut bind = |interface: &Interface, queue, sizes| -> Result<Box<dyn Port>, StartError> {
             let (name, mac, mtu) = (interface.name(), interface.mac(), interface.mtu());
@@ -440,7 +427,7 @@ pub fn start(
             WorkerSetup { arena, ports: mine, tables, adjacencies, ingresses, wants, stats };
         let mut worker = Worker::new(setup)
             .with_access_lists(access_lists, number)
-            .with_queues(queues.of_worker(config, number, epoch));
+            .with_queues(of_worker(number));
         for (port, at) in others {
             worker = worker.with_queue(port, at);
         }

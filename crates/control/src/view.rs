@@ -10,6 +10,7 @@ use port::af_xdp::Interface;
 use port::af_xdp::steer::SteeringOutcome;
 
 use crate::devices::{DeviceState, DeviceStates};
+use crate::plane::Ports;
 use crate::start::{PortInfo, WorkerCounters};
 use datapath::Verdict;
 use datapath::stats::{Snapshot, WorkerStats};
@@ -81,8 +82,8 @@ impl View {
     }
 
     /// Returns the queues of egress interfaces, with their counters.
-    pub fn egress_queues(&self) -> Vec<api::EgressQueue> {
-        self.with(|seen| seen.counters.queues.items())
+    pub fn egress_queues(&self, ports: &Ports) -> Vec<api::EgressQueue> {
+        self.with(|seen| seen.counters.queues.items(ports))
     }
 
     /// Returns the interfaces, in the order of the configuration.

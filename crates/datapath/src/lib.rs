@@ -90,7 +90,7 @@ pub use lookup::{Lookup, Numbered, Tables};
 pub use own_source::{Candidate, OwnSources};
 pub use parse::{Parsed, parse, source_v4, source_v6};
 pub use punt::{PuntClass, PuntRates};
-pub use queueing::{PortQueue, PortQueues};
+pub use queueing::{DeviceQueue, PortQueue, PortQueues};
 use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use stacked::{FIRST_STACKED, MOST_MEMBERS, MOST_STACKED, StackedDevice};

@@ -1,16 +1,19 @@
 //! Queueing: packets that wait for an egress port whose link is slower than what comes.
 //!
 //! ```text
-//!   staged frames ─► class by DSCP and destination ─► EgressQueue ─► marked? ─► ready ─► port
-//!                                                        │ full, or delayed for too long
-//!                                                        ▼
-//!                                                      dropped
+//!   staged frames ─► device, and class by DSCP and destination ─► LinkQueues ─► marked? ─► ready ─► port
+//!                                                                    │ full, or delayed for too long
+//!                                                                    ▼
+//!                                                                  dropped
 //! ```
 //!
 //! A port without a queue sends what is staged at once, and drops what it has no room for. A port with
 //! one queues the staged frames, and once a turn sends as many as the rate of its link permits, or, without
 //! a rate, as many as the port takes. Packets that the port refuses stay `ready` and leave first in
 //! the next turn.
+//!
+//! A stacked device, such as a VLAN device, may have a queue and a rate of its own over the port
+//! ([`StackedDevice::with_queue`](super::StackedDevice::with_queue)).
 //!
 //! The rate is that of the port, for all workers together ([`Pacer`]); a worker has a queue of its own.
 //! Packets of the host itself are not queued here: the kernel sends them past the workers.
@@ -25,7 +28,8 @@ use std::sync::Arc;
 use acl::Addresses;
 use port::{Arena, Frame, Port};
 use qos::{
-    EgressQueue, EgressQueueParameters, Offer, Pacer, QueueCounters, TrafficClass, frames_of,
+    Departure, EgressQueueParameters, LinkQueues, Offer, Pacer, QueueCounters, TrafficClass,
+    frames_of,
 };
 use wire::{ethernet, ipv4, ipv6, vlan};
 
@@ -38,12 +42,23 @@ const CONTROL_DSCP: u8 = 48;
 /// The lowest DSCP of requests: 0 is for other packets, 1 and 2 for granted ones.
 const REQUEST_DSCP: u8 = 3;
 
-/// The parts that a port's queue is made from.
+/// The queues of a port's link.
 #[derive(Clone, Debug)]
 pub struct PortQueue {
+    /// The queue of packets of no other device. Its rate is that of the link, for all devices together.
+    pub own: DeviceQueue,
+    /// The queues of stacked devices, by their numbers ([`StackedDevice::with_queue`]).
+    ///
+    /// [`StackedDevice::with_queue`]: super::StackedDevice::with_queue
+    pub stacked: Vec<(u16, DeviceQueue)>,
+}
+
+/// The parts that the queue of a device is made from.
+#[derive(Clone, Debug)]
+pub struct DeviceQueue {
     /// The parameters of the queue of this worker.
     pub parameters: EgressQueueParameters,
-    /// The rate of the link; `None`: that at which the port takes packets.
+    /// The rate of the device; `None`: no limit, apart from the rate at which the port takes packets.
     pub pacer: Option<Arc<Pacer>>,
     /// Packets with the DSCP of a request to one of these are requests.
     pub requests_to: Arc<Addresses>,
@@ -52,10 +67,16 @@ pub struct PortQueue {
 }
 
 impl PortQueue {
-    /// Returns the most frames of an arena that a queue holds.
-    pub fn frames(parameters: &EgressQueueParameters) -> u32 {
+    fn frames(&self) -> u32 {
+        let queues = self.devices().map(|device| frames_of(device.parameters.places));
         // Those that are ready are in addition.
-        (frames_of(parameters.places) + SIZE) as u32
+        (queues.sum::<usize>() + SIZE) as u32
+    }
+
+    /// Returns the queues, that of the port first.
+    fn devices(&self) -> impl Iterator<Item = &DeviceQueue> {
+        let stacked = self.stacked.iter().map(|(_, queue)| queue);
+        std::iter::once(&self.own).chain(stacked)
     }
 }
 
@@ -65,6 +86,13 @@ pub struct PortQueues {
     pub by_port: Vec<Option<PortQueue>>,
     /// Returns the time in nanoseconds, which all workers have in common.
     pub clock: Box<dyn Fn() -> u64 + Send>,
+}
+
+impl PortQueues {
+    /// Returns the most frames of an arena that the queues hold.
+    pub fn frames(&self) -> u32 {
+        self.by_port.iter().flatten().map(PortQueue::frames).sum()
+    }
 }
 
 impl fmt::Debug for PortQueues {
@@ -77,8 +105,13 @@ impl fmt::Debug for PortQueues {
 pub(super) struct Queueing {
     /// The time of this turn, in nanoseconds.
     now: u64,
-    queue: EgressQueue<Frame>,
-    setup: PortQueue,
+    queues: LinkQueues<Frame>,
+    /// The devices of the queues.
+    devices: Box<[DeviceQueue]>,
+    /// The device of each number; 0, the port, where there is none.
+    by_number: Box<[u16]>,
+    /// Of the staged frames, those of stacked devices, with their device.
+    noted: Vec<(usize, u16)>,
     /// Frames that have left the queue and that the port has not taken yet.
     ready: Vec<Frame>,
 }
@@ -93,15 +126,36 @@ struct Fields {
 }
 
 impl Queueing {
-    /// Makes an empty queue and allocates all of its memory.
-    pub(super) fn new(setup: PortQueue) -> Self {
-        let queue = EgressQueue::new(setup.parameters);
-        Self { now: 0, queue, setup, ready: Vec::with_capacity(SIZE) }
+    /// Makes empty queues, for a lane that stages at most `staged` frames at a time, and allocates all of
+    /// their memory.
+    pub(super) fn new(setup: &PortQueue, staged: usize) -> Self {
+        let link = setup.own.pacer.clone();
+        // The rate of the port is that of the link.
+        let pacers = setup.stacked.iter().map(|(_, queue)| queue.pacer.clone());
+        let pacers = std::iter::once(None).chain(pacers);
+        let parameters = setup.devices().map(|device| device.parameters);
+        let queues = LinkQueues::new(link, parameters.zip(pacers));
+        let last = setup.stacked.iter().map(|(number, _)| usize::from(*number)).max();
+        let mut by_number = vec![0; last.map_or(0, |last| last + 1)];
+        for ((number, _), device) in setup.stacked.iter().zip(1..) {
+            by_number[usize::from(*number)] = device;
+        }
+        let devices = setup.devices().cloned().collect();
+        let (noted, ready) = (Vec::with_capacity(staged), Vec::with_capacity(SIZE));
+        Self { now: 0, queues, devices, by_number: by_number.into(), noted, ready }
     }
 
     /// Begins a turn at `now`, in nanoseconds.
     pub(super) fn begin_turn(&mut self, now: u64) {
         self.now = now;
+    }
+
+    /// Notes that the frame that is staged next, behind so many others, is of the stacked device with this
+    /// number.
+    pub(super) fn note(&mut self, staged: usize, number: u16) {
+        if let Some(&device @ 1..) = self.by_number.get(usize::from(number)) {
+            self.noted.push((staged, device));
+        }
     }
 
     /// Queues staged frames.
@@ -111,30 +165,18 @@ impl Queueing {
         staged: &mut Vec<Frame>,
         stats: &WorkerStats,
     ) {
-        for frame in staged.drain(..) {
-            let offer = self.classify(arena, frame);
+        let mut noted = self.noted.drain(..).peekable();
+        for (at, frame) in staged.drain(..).enumerate() {
+            let number = noted.next_if(|(noted, _)| *noted == at).map_or(0, |(_, device)| device);
+            let Some(device) = self.devices.get(usize::from(number)) else { continue };
+            let offer = device.classify(arena, frame);
             let class = offer.class;
-            if let Some(dropped) = self.queue.offer(offer, self.now) {
+            if let Some(dropped) = self.queues.offer(number.into(), offer, self.now) {
                 arena.free(dropped.item);
                 stats.ended(Verdict::EgressQueueFull, 1);
-                self.setup.counters.full(class);
+                device.counters.full(class);
             }
         }
-    }
-
-    fn classify(&self, arena: &Arena, frame: Frame) -> Offer<Frame> {
-        let bytes = frame.len() as u32;
-        let fields = Fields::parse(arena.bytes(&frame));
-        let traffic_class = fields.as_ref().map_or(0, |fields| fields.traffic_class);
-        let (dscp, ecn) = (traffic_class >> 2, traffic_class & 3);
-        let is_request = dscp >= REQUEST_DSCP
-            && fields.is_some_and(|fields| contains(&self.setup.requests_to, fields.to));
-        let class = match dscp {
-            _ if is_request => TrafficClass::Requests,
-            CONTROL_DSCP.. => TrafficClass::Control,
-            _ => TrafficClass::Default,
-        };
-        Offer { item: frame, bytes, class, dscp, is_ecn_capable: ecn != 0 }
     }
 
     /// Sends what may leave in this turn, and returns the number of packets that the port has taken.
@@ -144,50 +186,40 @@ impl Queueing {
         port: &mut dyn Port,
         stats: &WorkerStats,
     ) -> usize {
-        let Self { queue, setup: PortQueue { pacer, counters, .. }, ready, now } = self;
-        let now = *now;
-        if queue.is_empty() && ready.is_empty() {
+        let Self { queues, devices, ready, now, .. } = self;
+        if queues.is_empty() && ready.is_empty() {
             return 0;
         }
         let mut sent = offer_to(port, arena, ready, stats);
-        let mut dropped = 0;
         while ready.is_empty() {
-            while ready.len() < SIZE && pacer.as_ref().is_none_or(|pacer| pacer.is_free(now)) {
-                let next = queue.next(now, |frame| {
+            while ready.len() < SIZE {
+                let next = queues.next(*now, |device, frame| {
                     arena.free(frame);
-                    dropped += 1;
+                    stats.ended(Verdict::EgressQueueDelay, 1);
+                    devices[device].counters.delayed(1);
                 });
-                let Some(departure) = next else { break };
-                if let Some(pacer) = pacer {
-                    pacer.take(now, departure.bytes);
-                }
+                let Some((device, departure)) = next else { break };
                 if departure.is_marked {
                     mark(arena.bytes_mut(&departure.item));
                 }
-                let (class, waited) = (departure.class, departure.waited);
-                counters.left(class, departure.bytes, waited, departure.is_marked);
-                ready.push(departure.item);
+                let Departure { item, bytes, class, waited, is_marked } = departure;
+                devices[device].counters.left(class, bytes, waited, is_marked);
+                ready.push(item);
             }
             if ready.is_empty() {
                 break;
             }
             sent += offer_to(port, arena, ready, stats);
         }
-        if dropped > 0 {
-            stats.ended(Verdict::EgressQueueDelay, dropped);
-            counters.delayed(dropped);
-        }
-        for class in TrafficClass::ALL {
-            counters.waits(class, queue.backlog(class));
-        }
+        self.publish();
         sent
     }
 
-    /// Empties the queue: the port gets what it takes, at any rate, and the rest is dropped.
+    /// Empties the queues: the port gets what it takes, at any rate, and the rest is dropped.
     pub(super) fn close(&mut self, arena: &mut Arena, port: &mut dyn Port, stats: &WorkerStats) {
         loop {
             while self.ready.len() < SIZE
-                && let Some(frame) = self.queue.pop()
+                && let Some(frame) = self.queues.pop()
             {
                 self.ready.push(frame);
             }
@@ -196,19 +228,44 @@ impl Queueing {
             }
             port.flush(arena);
         }
-        let rest = self.ready.drain(..).chain(std::iter::from_fn(|| self.queue.pop()));
+        let rest = self.ready.drain(..).chain(std::iter::from_fn(|| self.queues.pop()));
         for frame in rest {
             arena.free(frame);
             stats.ended(Verdict::EgressQueueFull, 1);
         }
-        for class in TrafficClass::ALL {
-            self.setup.counters.waits(class, (0, 0));
+        self.publish();
+    }
+
+    /// Publishes what waits.
+    fn publish(&self) {
+        for (device, queue) in self.devices.iter().zip(self.queues.queues()) {
+            for class in TrafficClass::ALL {
+                device.counters.waits(class, queue.backlog(class));
+            }
         }
     }
 
     /// Counts the packets that wait.
     pub(super) fn len(&self) -> usize {
-        self.queue.len() + self.ready.len()
+        self.queues.len() + self.ready.len()
+    }
+}
+
+impl DeviceQueue {
+    /// Determines the class of a packet that leaves.
+    fn classify(&self, arena: &Arena, frame: Frame) -> Offer<Frame> {
+        let bytes = frame.len() as u32;
+        let fields = Fields::parse(arena.bytes(&frame));
+        let traffic_class = fields.as_ref().map_or(0, |fields| fields.traffic_class);
+        let (dscp, ecn) = (traffic_class >> 2, traffic_class & 3);
+        let is_request = dscp >= REQUEST_DSCP
+            && fields.is_some_and(|fields| contains(&self.requests_to, fields.to));
+        let class = match dscp {
+            _ if is_request => TrafficClass::Requests,
+            CONTROL_DSCP.. => TrafficClass::Control,
+            _ => TrafficClass::Default,
+        };
+        Offer { item: frame, bytes, class, dscp, is_ecn_capable: ecn != 0 }
     }
 }
 

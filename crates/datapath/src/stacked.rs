@@ -31,6 +31,8 @@ pub struct StackedDevice {
     ports: [u16; MOST_MEMBERS],
     /// The number of ports below.
     count: usize,
+    /// The number of its egress queue; 0: that of the port below.
+    queue: u16,
     /// The length of its tags.
     len: usize,
     /// Its tags, the outer one first, for packets with each of [`TOS_PRIORITIES`](super::TOS_PRIORITIES).
@@ -44,6 +46,7 @@ impl StackedDevice {
         let mut device = Self {
             ports: [u16::MAX; MOST_MEMBERS],
             count: ports.len().min(MOST_MEMBERS),
+            queue: 0,
             len: tags.len().min(MAX_TAGS) * TAG,
             tags: Default::default(),
         };
@@ -56,6 +59,20 @@ impl StackedDevice {
             }
         }
         device
+    }
+
+    /// Sets the number of its egress queue, from 1, which the ports below must have
+    /// ([`PortQueue`](super::PortQueue)); without such a queue its packets are in that of the port.
+    #[must_use]
+    pub fn with_queue(mut self, number: u16) -> Self {
+        self.queue = number;
+        self
+    }
+
+    /// Returns the number of its egress queue; 0: none.
+    #[inline(always)]
+    pub(super) fn queue(&self) -> u16 {
+        self.queue
     }
 
     /// Returns the number of the port by which a packet leaves: with several, that of its flow, by the high

@@ -310,6 +310,11 @@ pub(super) fn stage(
         return Err(frame);
     }
     device.write(arena.bytes_mut(&frame), exit.macs());
+    if device.queue() != 0
+        && let Some(queueing) = &mut lane.queueing
+    {
+        queueing.note(lane.staged.len(), device.queue());
+    }
     lane.stage(arena, frame, device.len() + len);
     Ok(())
 }

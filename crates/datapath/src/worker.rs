@@ -55,7 +55,7 @@ use super::rewrite::decrement_ttl;
 use super::secondary_macs::readdress;
 use super::source::{Arrival, drop_spoofed, refuse_spoofed};
 use super::trunk::Trunk;
-use super::turn::{Lane, Punts, Turn};
+use super::turn::{LANE_ROOM, Lane, Punts, Turn};
 use super::{
     AccessLists, Adjacencies, Batch, Hook, IcmpLimits, IngressBatch, Ingresses, Lookup, PacketHook,
     PortQueues, PuntRates, ReversePathFilter, Verdict, WantSender, parse,
@@ -202,7 +202,7 @@ impl<L: Lookup> Worker<L> {
         let PortQueues { by_port, clock } = queues;
         self.queue_clock = by_port.iter().any(Option::is_some).then_some(clock);
         for (lane, queue) in self.lanes.iter_mut().zip(by_port) {
-            lane.queueing = queue.map(|queue| Box::new(Queueing::new(queue)));
+            lane.queueing = queue.map(|queue| Box::new(Queueing::new(&queue, LANE_ROOM)));
         }
         self
     }

@@ -6,6 +6,7 @@ use control::start::StartError;
 use gate::policy::Address;
 
 use crate::config::Config;
+use crate::hook::queue_slots;
 
 /// Checks a gate's configuration; with `offline` the file alone.
 pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
@@ -14,7 +15,7 @@ pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
         return findings.into_vec();
     }
     let fixed = &config.fixed;
-    let system = findings.machine(&config.router(), false);
+    let system = findings.machine(&config.router(), false, queue_slots(fixed) as u32);
     let (front, back) = (&fixed.front.name, &fixed.back.name);
     let reached =
         |v6: bool| config.rules.grantors().any(|grantor| matches!(grantor, Address::V6(_)) == v6);

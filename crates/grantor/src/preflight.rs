@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use control::preflight::{Finding, Findings};
 
 use crate::config::Config;
+use crate::hook::SLOTS;
 
 /// Checks a grantor's configuration; with `offline` the file alone.
 pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
@@ -13,7 +14,7 @@ pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
     if offline {
         return findings.into_vec();
     }
-    let system = findings.machine(&config.router(), false);
+    let system = findings.machine(&config.router(), false, SLOTS as u32);
     for end in &config.fixed.ends {
         let address = IpAddr::from(*end);
         if system.is_own(address) {

@@ -1,4 +1,4 @@
-//! The queue of a link: three classes, and the order in which they leave.
+//! A queue: three classes, and the order in which they leave.
 //!
 //! | class | packets | order | when it is full |
 //! |---|---|---|---|
@@ -61,6 +61,14 @@ pub struct EgressQueueParameters {
     pub request_share: u8,
 }
 
+impl Default for EgressQueueParameters {
+    /// 1000 places, 10 % for control packets and 5 % for requests.
+    fn default() -> Self {
+        let codel = CodelParameters::default();
+        Self { places: 1000, codel, control_share: 10, request_share: 5 }
+    }
+}
+
 /// Returns the most packets that a queue with `places` places holds.
 pub const fn frames_of(places: usize) -> usize {
     places + 2 * places.div_ceil(PART)
@@ -103,7 +111,7 @@ struct Waiting<T> {
     since: u64,
 }
 
-/// The queue of a link.
+/// A queue of three classes.
 #[derive(Debug)]
 pub struct EgressQueue<T> {
     control: VecDeque<Waiting<T>>,
@@ -197,6 +205,13 @@ impl<T> EgressQueue<T> {
             *credit = (*credit + share * bytes_sent - spent).clamp(-most, most);
         }
         Some(Departure { item, bytes, class, waited: now.saturating_sub(next.since), is_marked })
+    }
+
+    /// Returns whether the next packet goes before others: a control packet or a request within its
+    /// class's share.
+    pub fn is_urgent(&self) -> bool {
+        let [control, requests] = self.credits.map(|credit| credit > 0);
+        control && !self.control.is_empty() || requests && !self.requests.is_empty()
     }
 
     /// Dequeues any packet, without CoDel: for the end of the queue.

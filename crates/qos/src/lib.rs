@@ -3,12 +3,13 @@
 //! ```text
 //!   offer ─► Control   first in, first out     ─┐ within its share first
 //!            Requests  by priority (DSCP)      ─┤ within its share next
-//!            Default   CoDel, marks or drops   ─┴─► next, as the Pacer of the link permits
+//!            Default   CoDel, marks or drops   ─┴─► next, as the Pacers of device and link permit
 //! ```
 //!
 //! | name | purpose |
 //! |---|---|
-//! | [`EgressQueue`] | the three classes of a link, and the order in which they leave (`egress_queue.rs`) |
+//! | [`LinkQueues`] | the queues of a link: its own, and those of the devices over it (`link_queues.rs`) |
+//! | [`EgressQueue`] | the three classes of a queue, and the order in which they leave (`egress_queue.rs`) |
 //! | [`Codel`] | which packets of a standing queue are marked or dropped (`codel.rs`) |
 //! | [`PriorityQueue`] | a bounded queue that drops the lowest priority (`priority_queue.rs`) |
 //! | [`Pacer`] | the rate of a link that several workers share (`pacer.rs`) |
@@ -22,6 +23,7 @@
 mod codel;
 mod counters;
 mod egress_queue;
+mod link_queues;
 mod pacer;
 mod priority_queue;
 
@@ -30,5 +32,6 @@ pub use counters::{ClassCounts, QueueCounters, QueueCounts};
 pub use egress_queue::{
     Departure, EgressQueue, EgressQueueParameters, MOST_CREDIT, Offer, TrafficClass, frames_of,
 };
+pub use link_queues::LinkQueues;
 pub use pacer::Pacer;
 pub use priority_queue::{PRIORITIES, PriorityQueue};

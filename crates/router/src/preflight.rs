@@ -11,7 +11,7 @@ pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
         findings.error(&StartError::StaticRoutes);
     }
     if !offline {
-        findings.machine(config, !config.has_static_routes());
+        findings.machine(config, !config.has_static_routes(), 0);
         if let Some(image) = &config.image {
             findings.saved("image.path", &image.path);
         }

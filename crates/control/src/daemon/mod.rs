@@ -477,6 +477,7 @@ fn prepare(
     let mut plane = Plane::new(ports, config.engine_v4, config.engine_v6, together)?;
     plane.set_answers_from_inbound(crate::icmp::uses_inbound_address());
     plane.set_refuses_own_sources(config.interfaces.iter().all(|i| i.follows_kernel));
+    plane.set_egress_queues(config.egress_queues.iter().map(|q| q.interface.clone()).collect());
     plane.set_forwards_stacked(role.forwards_stacked());
     Ok(Prepared { plane, kernel: Kernel::open()?, warnings: Vec::new() })
 }

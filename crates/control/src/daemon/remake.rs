@@ -23,8 +23,9 @@ use port::af_xdp::Interface;
 
 use super::{Daemon, readers};
 use crate::devices::DeviceState;
+use crate::plan::LARGEST_MTU;
 use crate::start::{
-    HookFactory, LARGEST_MTU, PortInfo, Readers, StartError, Started, Unserved, WorkerHook, start,
+    HookFactory, PortInfo, Readers, StartError, Started, Unserved, WorkerHook, start,
 };
 use crate::view::Seen;
 use config::Config;

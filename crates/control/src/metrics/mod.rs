@@ -130,7 +130,7 @@ impl Scrape {
             hops,
             audit,
             access_lists,
-            egress_queues: query.view.egress_queues(),
+            egress_queues: query.view.egress_queues(&ports),
             flowspec: query.flowspec.as_ref().map(StatusReader::read),
             role: Arc::clone(&query.role),
             more,

@@ -173,6 +173,8 @@ pub struct Ports {
     stacked: Vec<Option<PlanePort>>,
     /// The VLAN devices over them that are left to Linux.
     left_vlans: Vec<LeftVlan>,
+    /// The names of the devices that have an egress queue of their own; the first has number 1.
+    egress_queues: Vec<String>,
 }
 
 impl Ports {
@@ -217,7 +219,7 @@ impl Ports {
     }
 
     /// Iterates over the ports and the stacked devices, with their port numbers.
-    pub(super) fn all(&self) -> impl Iterator<Item = (u16, &PlanePort)> {
+    pub fn all(&self) -> impl Iterator<Item = (u16, &PlanePort)> {
         let stacked = self.stacked.iter().enumerate();
         let stacked =
             stacked.filter_map(|(slot, port)| Some((stacked_number(slot)?, port.as_ref()?)));
@@ -304,11 +306,18 @@ impl Ports {
         changed
     }
 
+    /// Sets the names of the stacked devices that have an egress queue of their own.
+    pub(super) fn set_egress_queues(&mut self, names: Vec<String>) {
+        self.egress_queues = names;
+    }
+
     /// Returns the stacked devices as exits, by port number from `FIRST_STACKED` on.
     pub(super) fn stacked_exits(&self) -> Arc<[Option<StackedDevice>]> {
         let exit = |port: &PlanePort| {
             let tags = port.vlan.as_ref().map_or(&[][..], |vlan| &vlan.tags);
-            StackedDevice::new(&self.senders(port.interface), tags)
+            let queue = self.egress_queues.iter().position(|name| *name == port.name);
+            let number = queue.map_or(0, |at| at as u16 + 1);
+            StackedDevice::new(&self.senders(port.interface), tags).with_queue(number)
         };
         self.stacked.iter().map(|port| port.as_ref().map(exit)).collect()
     }

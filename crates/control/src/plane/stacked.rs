@@ -80,6 +80,12 @@ impl Plane {
         self.assign_stacked();
     }
 
+    /// Sets the stacked devices that have an egress queue of their own, by name; the first has number 1
+    /// (`StackedDevice::with_queue`).
+    pub fn set_egress_queues(&mut self, names: Vec<String>) {
+        self.ports.set_egress_queues(names);
+    }
+
     /// Makes ports of the bonds, and of the VLAN devices over ports and bonds, that can be ports.
     pub(super) fn assign_stacked(&mut self) {
         self.stacked_are_stale = false;

@@ -5,22 +5,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fastrand::Rng;
-use fingerpost_datapath::{PortQueue, PortQueues, Verdict};
+use fingerpost_datapath::{
+    Adjacency, DeviceQueue, FIRST_STACKED, PortQueue, PortQueues, StackedDevice, Verdict, VlanTag,
+};
 use qos::{CodelParameters, EgressQueueParameters, Pacer, QueueCounters, TrafficClass};
 
 use crate::packets::{draw, header_checksum, sound, sound6, v4_with, v6_with};
-use crate::rig::Rig;
+use crate::reference::RouteTarget;
+use crate::rig::{Rig, adjacencies, hop};
 use wire::{ipv4, ipv6};
 
 const MS: u64 = 1_000_000;
 /// The length of a frame of these tests: its packet has 1000 bytes.
 const FRAME: u64 = 1014;
 
+/// The number of the queue of a VLAN device.
+const VLAN_QUEUE: u16 = 3;
+
 /// A rig whose port 1 has a queue, and the time.
 struct Queued {
     rig: Rig,
     now: Arc<AtomicU64>,
     counters: Arc<QueueCounters>,
+    /// Those of the queue of a VLAN device.
+    vlan_counters: Arc<QueueCounters>,
 }
 
 impl Queued {
@@ -34,7 +42,7 @@ impl Queued {
         let counters = Arc::new(QueueCounters::default());
         let mut requests_to = acl::Addresses::default();
         requests_to.add("10.0.9.0/24").unwrap();
-        let queue = PortQueue {
+        let own = DeviceQueue {
             parameters: EgressQueueParameters {
                 places,
                 codel: CodelParameters::default(),
@@ -45,12 +53,20 @@ impl Queued {
             requests_to: Arc::new(requests_to),
             counters: Arc::clone(&counters),
         };
+        let vlan_counters = Arc::new(QueueCounters::default());
+        let of_vlan = DeviceQueue {
+            // A frame of the VLAN each 4 ms.
+            pacer: Some(Arc::new(Pacer::new((FRAME + 4) * 8 * 250, 0))),
+            counters: Arc::clone(&vlan_counters),
+            ..own.clone()
+        };
+        let stacked = vec![(VLAN_QUEUE, of_vlan)];
         let time = Arc::clone(&now);
         rig.worker = rig.worker.with_queues(PortQueues {
-            by_port: vec![None, Some(queue)],
+            by_port: vec![None, Some(PortQueue { own, stacked })],
             clock: Box::new(move || time.load(Ordering::Relaxed)),
         });
-        Self { rig, now, counters }
+        Self { rig, now, counters, vlan_counters }
     }
 
     fn advance(&self, by: u64) {
@@ -158,6 +174,45 @@ fn codel_drops_and_marks_what_has_waited_for_too_long() {
         assert_eq!((counts.full, counts.delayed, counts.marked), (full, delayed, marked));
         assert!(counts.delay > 5 * MS);
     }
+}
+
+#[test]
+fn vlan_device_has_its_rate_within_that_of_its_port() {
+    let mut queued = Queued::new(Some(FRAME * 8 * 1000));
+    let tag = VlanTag { protocol: 0x8100, id: 100, priorities: [0; 4] };
+    let with_queue = StackedDevice::new(&[1], &[tag]).with_queue(VLAN_QUEUE);
+    let without = StackedDevice::new(&[1], &[VlanTag { id: 200, ..tag }]);
+    let mut changed = adjacencies(&queued.rig.model);
+    changed.set_stacked([Some(with_queue), Some(without)].into());
+    let macs = &queued.rig.model.gateways[0];
+    for (target, port) in [(0, FIRST_STACKED), (1, FIRST_STACKED + 1), (2, 1)] {
+        let adjacency = Adjacency::new(port, macs.dst_mac, macs.src_mac, 1500);
+        changed.set(hop(RouteTarget::To(target)), adjacency);
+    }
+    queued.rig.adjacencies.publish(Box::new(changed));
+    // By VLAN 100, by VLAN 200, and untagged; each is more than its part.
+    let packets = [0x0a00_0001, 0x0a01_0001, 0xc000_0207]
+        .map(|dst| v4_with(ipv4::Header { dst, total_len: 1000, ..sound() }, 0));
+    let mut left = [0u32; 3];
+    for _ in 0..400 {
+        queued.advance(MS);
+        queued.rig.pass(&packets);
+        for frame in std::iter::from_fn(|| queued.rig.far[1].take()) {
+            match frame[12..16] {
+                [0x81, 0, 0, 100] => left[0] += 1,
+                [0x81, 0, 0, 200] => left[1] += 1,
+                _ => left[2] += 1,
+            }
+        }
+    }
+    // The two others are in the queue of the port, in their order.
+    assert!(left[0].abs_diff(100) <= 2, "{left:?}");
+    assert!((left[0] + left[1] + left[2]).abs_diff(400) <= 6, "{left:?}");
+    assert!(left[1] > 20 && left[2] > 20, "{left:?}");
+    let [of_vlan, of_port] = [&queued.vlan_counters, &queued.counters]
+        .map(|counters| counters.snapshot()[TrafficClass::Default as usize]);
+    assert_eq!((of_vlan.packets, of_port.packets), (left[0].into(), (left[1] + left[2]).into()));
+    assert!(of_vlan.full > 100 && of_port.full > 100);
 }
 
 #[test]

@@ -348,6 +348,7 @@ impl Config {
             name: side.name.clone(),
             mode: side.mode,
             queues: None,
+            channels: None,
             table: Some(MAIN),
             sources: side.sources,
             observe: false,

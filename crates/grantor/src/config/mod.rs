@@ -276,6 +276,7 @@ impl Config {
             follows_kernel: false,
             guard: None,
             queues: None,
+            channels: None,
         };
         let interfaces = self.fixed.interfaces.iter().map(interface).collect();
         config::Config::of_role(&self.path, interfaces, self.fixed.daemon.clone())

@@ -1,0 +1,229 @@
+//! The queues of a link: one for the port's own packets, and one for each device over it that has a rate of
+//! its own, such as a VLAN.
+//!
+//! ```text
+//!   port       EgressQueue                ─┐
+//!   VLAN 100   EgressQueue ─► its Pacer   ─┼─► the link's Pacer
+//!   VLAN 200   EgressQueue ─► its Pacer   ─┘
+//! ```
+//!
+//! A packet leaves if the link is free and the rate of its device permits. Packets that go before others in
+//! their own queue (control packets and requests within their share) go before those of other devices, too.
+//! Otherwise the device goes next that has had the fewest bytes (start-time fair queueing, Goyal, Vin,
+//! Cheng, SIGCOMM 1996): devices that share a full link have equal parts of it, up to their rates. A device
+//! that had nothing to send starts with as many bytes as the one that is served now.
+//!
+//! Choosing a device takes O(devices).
+
+use std::sync::Arc;
+
+use super::{Departure, EgressQueue, EgressQueueParameters, Offer, Pacer};
+
+/// The queue of a device.
+#[derive(Debug)]
+struct DeviceQueue<T> {
+    queue: EgressQueue<T>,
+    pacer: Option<Arc<Pacer>>,
+    /// The bytes that it has had, with those that it had no use for.
+    served: u64,
+}
+
+/// The queues of a link.
+#[derive(Debug)]
+pub struct LinkQueues<T> {
+    pacer: Option<Arc<Pacer>>,
+    /// The port's own is the first.
+    devices: Vec<DeviceQueue<T>>,
+    /// The number of packets that wait.
+    len: usize,
+    /// `served` of the device that was served last.
+    served: u64,
+}
+
+impl<T> LinkQueues<T> {
+    /// Makes the empty queues of a link with this pacer; each device has its parameters and its own
+    /// pacer. The first is the port itself.
+    pub fn new(
+        pacer: Option<Arc<Pacer>>,
+        devices: impl IntoIterator<Item = (EgressQueueParameters, Option<Arc<Pacer>>)>,
+    ) -> Self {
+        let device = |(parameters, pacer)| DeviceQueue {
+            queue: EgressQueue::new(parameters),
+            pacer,
+            served: 0,
+        };
+        Self { pacer, devices: devices.into_iter().map(device).collect(), len: 0, served: 0 }
+    }
+
+    /// Enqueues a packet of a device, and returns the one that is dropped because its class is full; or the
+    /// packet itself, if there is no such device.
+    pub fn offer(&mut self, device: usize, offer: Offer<T>, now: u64) -> Option<Offer<T>> {
+        let Some(device) = self.devices.get_mut(device) else { return Some(offer) };
+        if device.queue.is_empty() {
+            device.served = device.served.max(self.served);
+        }
+        let dropped = device.queue.offer(offer, now);
+        self.len += usize::from(dropped.is_none());
+        dropped
+    }
+
+    /// Dequeues the packet that leaves next at `now`, with the number of its device, and calls `drop` with
+    /// the packets that CoDel drops before it, and their device. Returns `None` if no packet waits or no
+    /// rate permits one.
+    pub fn next(
+        &mut self,
+        now: u64,
+        mut drop: impl FnMut(usize, T),
+    ) -> Option<(usize, Departure<T>)> {
+        if self.pacer.as_ref().is_some_and(|pacer| !pacer.is_free(now)) {
+            return None;
+        }
+        loop {
+            let at = self.select(now)?;
+            let device = self.devices.get_mut(at)?;
+            let before = device.queue.len();
+            let departure = device.queue.next(now, |item| drop(at, item));
+            self.len -= before - device.queue.len();
+            let Some(departure) = departure else { continue };
+            self.served = device.served;
+            device.served += u64::from(departure.bytes);
+            for pacer in [&self.pacer, &device.pacer].into_iter().flatten() {
+                pacer.take(now, departure.bytes);
+            }
+            return Some((at, departure));
+        }
+    }
+
+    /// Selects the device whose packet leaves next.
+    fn select(&self, now: u64) -> Option<usize> {
+        if self.len == 0 {
+            return None;
+        }
+        let ready = self.devices.iter().enumerate().filter(|(_, device)| {
+            let permits = device.pacer.as_ref().is_none_or(|pacer| pacer.is_free(now));
+            permits && !device.queue.is_empty()
+        });
+        let key =
+            |(_, device): &(usize, &DeviceQueue<T>)| (!device.queue.is_urgent(), device.served);
+        ready.min_by_key(key).map(|(at, _)| at)
+    }
+
+    /// Dequeues any packet, without CoDel and rates: for the end of the queues.
+    pub fn pop(&mut self) -> Option<T> {
+        let item = self.devices.iter_mut().find_map(|device| device.queue.pop())?;
+        self.len -= 1;
+        Some(item)
+    }
+
+    /// Counts the waiting packets.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether no packet waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the queues, that of the port first.
+    pub fn queues(&self) -> impl Iterator<Item = &EgressQueue<T>> {
+        self.devices.iter().map(|device| &device.queue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CodelParameters, TrafficClass};
+
+    const SECOND: u64 = 1_000_000_000;
+    const STEP: u64 = 10_000;
+
+    fn parameters() -> EgressQueueParameters {
+        // No packet of these tests has waited for too long.
+        let codel = CodelParameters { target: 100 * SECOND, interval: 1000 * SECOND };
+        EgressQueueParameters { places: 64, codel, control_share: 10, request_share: 5 }
+    }
+
+    fn pacer(rate: u64) -> Option<Arc<Pacer>> {
+        Some(Arc::new(Pacer::new(rate, 0)))
+    }
+
+    fn offer(class: TrafficClass, bytes: u32) -> Offer<u32> {
+        Offer { item: 0, bytes, class, dscp: 0, is_ecn_capable: false }
+    }
+
+    /// The Mbit/s of each device, whose queues are kept full of packets of these bytes for a second.
+    fn rates(mut link: LinkQueues<u32>, bytes: &[u32]) -> Vec<f64> {
+        let mut sent = vec![0u64; bytes.len()];
+        for now in (SECOND..2 * SECOND).step_by(STEP as usize) {
+            for (device, &bytes) in bytes.iter().enumerate() {
+                while bytes > 0
+                    && link.offer(device, offer(TrafficClass::Default, bytes), now).is_none()
+                {
+                }
+            }
+            while let Some((device, departure)) = link.next(now, |_, _| panic!("no delay")) {
+                sent[device] += u64::from(departure.bytes);
+            }
+        }
+        sent.iter().map(|&bytes| bytes as f64 * 8.0 / 1e6).collect()
+    }
+
+    fn assert_near(rates: &[f64], expected: &[f64]) {
+        for (rate, expected) in rates.iter().zip(expected) {
+            assert!((rate - expected).abs() < 1.0 + expected * 0.02, "{rates:?}");
+        }
+    }
+
+    #[test]
+    fn devices_share_a_full_link_up_to_their_rates() {
+        let link = || {
+            let slow = (parameters(), pacer(10_000_000));
+            LinkQueues::new(pacer(100_000_000), [(parameters(), None), slow, (parameters(), None)])
+        };
+        // The length of their packets makes no difference.
+        assert_near(&rates(link(), &[1500, 1500, 100]), &[45.0, 10.0, 45.0]);
+        assert_near(&rates(link(), &[0, 300, 1500]), &[0.0, 10.0, 90.0]);
+        assert_near(&rates(link(), &[0, 300, 0]), &[0.0, 10.0, 0.0]);
+    }
+
+    #[test]
+    fn link_without_a_rate_keeps_those_of_its_devices() {
+        let queues = [(parameters(), None), (parameters(), pacer(10_000_000))];
+        assert_near(&rates(LinkQueues::new(None, queues), &[0, 1000]), &[0.0, 10.0]);
+    }
+
+    #[test]
+    fn device_that_was_idle_does_not_make_up_for_it() {
+        let queues = [(parameters(), None), (parameters(), None)];
+        let mut link = LinkQueues::new(None, queues);
+        for _ in 0..1000 {
+            assert!(link.offer(0, offer(TrafficClass::Default, 1000), 0).is_none());
+            assert_eq!(link.next(0, |_, _| {}).unwrap().0, 0);
+        }
+        for device in [0, 1] {
+            for _ in 0..10 {
+                assert!(link.offer(device, offer(TrafficClass::Default, 1000), 0).is_none());
+            }
+        }
+        let first: Vec<_> = (0..10).map(|_| link.next(0, |_, _| {}).unwrap().0).collect();
+        assert_eq!(first.iter().sum::<usize>(), 5, "{first:?}");
+        assert_eq!(link.len(), 10);
+    }
+
+    #[test]
+    fn control_packets_of_any_device_go_first() {
+        let mut link = LinkQueues::new(None, [(parameters(), None), (parameters(), None)]);
+        assert!(link.offer(0, offer(TrafficClass::Default, 100), 0).is_none());
+        assert!(link.offer(1, offer(TrafficClass::Default, 100), 0).is_none());
+        assert!(link.offer(1, offer(TrafficClass::Control, 1500), 0).is_none());
+        let first = link.next(0, |_, _| {}).unwrap();
+        assert_eq!((first.0, first.1.class), (1, TrafficClass::Control));
+        // It counts: the other device is next.
+        assert_eq!(link.next(0, |_, _| {}).unwrap().0, 0);
+        let refused = link.offer(7, offer(TrafficClass::Default, 1), 0);
+        assert_eq!((refused.is_some(), link.len()), (true, 1));
+        assert_eq!((link.pop(), link.pop(), link.is_empty()), (Some(0), None, true));
+    }
+}
