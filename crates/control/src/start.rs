@@ -427,7 +427,7 @@ pub fn start(
             WorkerSetup { arena, ports: mine, tables, adjacencies, ingresses, wants, stats };
         let mut worker = Worker::new(setup)
             .with_access_lists(access_lists, number)
-            .with_queues(of_worker(number));
+            .with_egress_queues(of_worker(number));
         for (port, at) in others {
             worker = worker.with_queue(port, at);
         }

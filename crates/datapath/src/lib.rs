@@ -10,6 +10,7 @@
 //! | file | stage |
 //! |---|---|
 //! | `worker` | one turn over the ports of a worker, and the memory that it owns |
+//! | `worker/upkeep` | a worker between its turns: its clock, losses of ports, its end |
 //! | `turn` | sends, holds, answers, punts or drops the packets of a batch |
 //! | `parse` | frame → lookup key or verdict: all header checks |
 //! | `ingress` | the settings of each port: table, own addresses, reverse path filter |
