@@ -93,7 +93,11 @@ pub(super) fn check(
             );
             c.problem(&section.interface, "egress_queue.interface", what);
         }
-        for below in &section.over {
+        for (at, below) in section.over.iter().enumerate() {
+            if section.over[..at].iter().any(|other| other.get_ref() == below.get_ref()) {
+                let what = format!("{:?} is a duplicate", below.get_ref());
+                c.problem(below, "egress_queue.over", what);
+            }
             if !is_port(below.get_ref()) {
                 let what = format!(
                     "there is no [[interface]] {:?} (there is: {})",
@@ -237,6 +241,10 @@ mod tests {
             (
                 "interface = 'eth0.7'\nover = ['eth2']",
                 ":5: egress_queue.over: there is no [[interface]]",
+            ),
+            (
+                "interface = 'eth0.7'\nover = ['eth0', 'eth0']",
+                ":5: egress_queue.over: \"eth0\" is a duplicate",
             ),
             ("interface = 'eth0'\nover = ['eth0']", ":5: egress_queue.over: \"eth0\" is an"),
             ("interface = 'eth0'\nlimit = 3", ":5: egress_queue.limit: 3 is out of range"),

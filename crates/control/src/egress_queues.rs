@@ -26,7 +26,8 @@ pub(crate) struct EgressQueues(Vec<InterfaceQueue>);
 struct InterfaceQueue {
     config: EgressQueueConfig,
     pacer: Option<Arc<Pacer>>,
-    /// The counters by worker, past workers included.
+    /// The counters by worker, past workers included, and of each worker by the interfaces below: a
+    /// worker has a queue of a bond for each member.
     counters: Vec<Arc<QueueCounters>>,
 }
 
@@ -37,8 +38,8 @@ impl EgressQueues {
             let same = |past: &&InterfaceQueue| past.config.interface == queue.interface;
             let past = past.0.iter().find(same).map(|past| past.counters.clone());
             let mut counters = past.unwrap_or_default();
-            let workers = counters.len().max(config.daemon.cores.len());
-            counters.resize_with(workers, Arc::default);
+            let count = config.daemon.cores.len() * queue.over.len().max(1);
+            counters.resize_with(count.max(counters.len()), Arc::default);
             let pacer = queue.bandwidth.map(|rate| Arc::new(Pacer::new(rate, queue.overhead)));
             InterfaceQueue { config: queue.clone(), pacer, counters }
         };
@@ -51,14 +52,15 @@ impl EgressQueues {
         let by_port = config.interfaces.iter().map(|interface| {
             let own = self.0.iter().find(|queue| queue.config.interface == interface.name);
             // Numbered as `Plane::set_egress_queues` does.
-            let over =
-                (1..).zip(&self.0).filter(|(_, queue)| queue.config.over.contains(&interface.name));
-            let stacked: Vec<_> =
-                over.map(|(number, queue)| (number, queue.of_worker(worker))).collect();
+            let stacked = (1..).zip(&self.0).filter_map(|(number, queue)| {
+                let member = queue.config.over.iter().position(|below| *below == interface.name)?;
+                Some((number, queue.of_worker(worker, member)))
+            });
+            let stacked: Vec<_> = stacked.collect();
             if own.is_none() && stacked.is_empty() {
                 return None;
             }
-            let own = own.map_or_else(without_limit, |own| own.of_worker(worker));
+            let own = own.map_or_else(without_limit, |own| own.of_worker(worker, 0));
             Some(PortQueue { own, stacked })
         });
         let clock = Box::new(move || epoch.elapsed().as_nanos() as u64);
@@ -82,12 +84,14 @@ fn without_limit() -> DeviceQueue {
 }
 
 impl InterfaceQueue {
-    fn of_worker(&self, worker: usize) -> DeviceQueue {
+    /// Makes the queue of a worker over one of the interfaces below.
+    fn of_worker(&self, worker: usize, member: usize) -> DeviceQueue {
+        let at = worker * self.config.over.len().max(1) + member;
         DeviceQueue {
             parameters: self.config.parameters,
             pacer: self.pacer.clone(),
             requests_to: Arc::clone(&self.config.requests_to),
-            counters: self.counters.get(worker).cloned().unwrap_or_default(),
+            counters: self.counters.get(at).cloned().unwrap_or_default(),
         }
     }
 
@@ -116,5 +120,63 @@ impl InterfaceQueue {
             bandwidth: self.config.bandwidth,
             classes: TrafficClass::ALL.into_iter().zip(sum).map(class).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        let interfaces = "interface = [{ name = 'a' }, { name = 'b' }, { name = 'c' }]\n";
+        let workers = "[workers]\ncores = [0, 1]\n";
+        Config::parse(&format!("{interfaces}{text}{workers}"), Path::new("run.toml")).unwrap()
+    }
+
+    const TEXT: &str = "[[egress_queue]]\ninterface = 'c'\nbandwidth = '1mbit'\n\
+                        [[egress_queue]]\ninterface = 'bond0'\nover = ['a', 'b']\nbandwidth = '2mbit'\n";
+
+    fn ports(queues: &EgressQueues, config: &Config, worker: usize) -> Vec<Option<PortQueue>> {
+        queues.of_worker(config, worker, Instant::now()).by_port
+    }
+
+    #[test]
+    fn bond_has_one_rate_and_counters_for_each_worker_and_member() {
+        let config = config(TEXT);
+        let queues = EgressQueues::of(&config, &EgressQueues::default());
+        let mut pacers = Vec::new();
+        for worker in [0, 1] {
+            let [Some(a), Some(b), Some(c)] = &ports(&queues, &config, worker)[..] else {
+                panic!("each has a queue")
+            };
+            assert!(a.own.pacer.is_none() && c.own.pacer.is_some() && c.stacked.is_empty());
+            for port in [a, b] {
+                let [(number, queue)] = &port.stacked[..] else { panic!("one device") };
+                assert_eq!(*number, 2);
+                pacers.push(queue.pacer.clone().unwrap());
+                queue.counters.full(TrafficClass::Default);
+                queue.counters.waits(TrafficClass::Default, (1, 100));
+            }
+        }
+        assert!(pacers.iter().all(|pacer| Arc::ptr_eq(pacer, &pacers[0])));
+        let items = queues.items(&Ports::default());
+        let default = &items[1].classes[TrafficClass::Default as usize];
+        assert_eq!((&*items[1].interface, items[1].is_port), ("bond0", false));
+        assert_eq!((default.dropped_full, default.waiting, default.waiting_bytes), (4, 4, 400));
+    }
+
+    #[test]
+    fn new_workers_continue_the_counters() {
+        let config = config(TEXT);
+        let first = EgressQueues::of(&config, &EgressQueues::default());
+        let Some(c) = &ports(&first, &config, 1)[2] else { panic!("a queue") };
+        c.own.counters.left(TrafficClass::Control, 100, 0, false);
+        let next = EgressQueues::of(&config, &first);
+        let Some(c) = &ports(&next, &config, 1)[2] else { panic!("a queue") };
+        c.own.counters.left(TrafficClass::Control, 50, 0, false);
+        let control = &next.items(&Ports::default())[0].classes[0];
+        assert_eq!((control.packets, control.bytes), (2, 150));
     }
 }
