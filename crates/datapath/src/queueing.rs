@@ -18,7 +18,7 @@
 //! The rate is that of the port, for all workers together ([`Pacer`]); a worker has a queue of its own.
 //! Packets of the host itself are not queued here: the kernel sends them past the workers.
 //!
-//! Classes: packets with DSCP CS6 or CS7 are control packets (RFC 4594, section 3.1); packets with DSCP 3
+//! Classes: packets with DSCP 48 to 63, such as CS6 and CS7, are control packets (RFC 4594, section 3.1); packets with DSCP 3
 //! or higher to one of `requests_to` are requests of a gate (`gate/src/priority.rs`).
 
 use std::fmt;
@@ -37,7 +37,7 @@ use super::batch::SIZE;
 use crate::Verdict;
 use crate::stats::WorkerStats;
 
-/// The DSCPs from this one on are control packets': CS6 and CS7.
+/// The DSCPs from this one on are control packets': CS6, CS7, and those between.
 const CONTROL_DSCP: u8 = 48;
 /// The lowest DSCP of requests: 0 is for other packets, 1 and 2 for granted ones.
 const REQUEST_DSCP: u8 = 3;
@@ -168,7 +168,11 @@ impl Queueing {
         let mut noted = self.noted.drain(..).peekable();
         for (at, frame) in staged.drain(..).enumerate() {
             let number = noted.next_if(|(noted, _)| *noted == at).map_or(0, |(_, device)| device);
-            let Some(device) = self.devices.get(usize::from(number)) else { continue };
+            let Some(device) = self.devices.get(usize::from(number)) else {
+                arena.free(frame);
+                stats.ended(Verdict::EgressQueueFull, 1);
+                continue;
+            };
             let offer = device.classify(arena, frame);
             let class = offer.class;
             if let Some(dropped) = self.queues.offer(number.into(), offer, self.now) {
@@ -196,14 +200,18 @@ impl Queueing {
                 let next = queues.next(*now, |device, frame| {
                     arena.free(frame);
                     stats.ended(Verdict::EgressQueueDelay, 1);
-                    devices[device].counters.delayed(1);
+                    if let Some(device) = devices.get(device) {
+                        device.counters.delayed(1);
+                    }
                 });
                 let Some((device, departure)) = next else { break };
                 if departure.is_marked {
                     mark(arena.bytes_mut(&departure.item));
                 }
                 let Departure { item, bytes, class, waited, is_marked } = departure;
-                devices[device].counters.left(class, bytes, waited, is_marked);
+                if let Some(device) = devices.get(device) {
+                    device.counters.left(class, bytes, waited, is_marked);
+                }
                 ready.push(item);
             }
             if ready.is_empty() {
