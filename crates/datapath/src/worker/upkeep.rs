@@ -19,7 +19,7 @@ use crate::turn::Lane;
 use crate::{PacketHook, Verdict};
 
 impl<L> Worker<L> {
-    /// Advances the worker's clock by one [`TICK`]. Packets that have waited for about a second
+    /// Advances the worker's clock by one [`TICK`](super::TICK). Packets that have waited for about a second
     /// end.
     pub fn tick(&mut self) {
         self.now += 1;
