@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `engines_small` | `u8` and `u16`, every engine, every address compared |
 //! | `engines_wide` | `u32`, `u64` and `u128`, at borders and at addresses of the script |
+//! | `flowspec` | flow specifications of a BGP peer, at once and in pieces |
 //! | `fpm` | routes of FRR's protocol, in pieces and over two connections, with the mirrors |
 //! | `image` | images with changed bytes: each is refused, or saved again unchanged |
 //! | `mrt` | files of routes plain, gzipped and bzipped, at once and in pieces |
@@ -29,6 +30,7 @@
 //! | `control` | lines of the control socket, parsed and written again |
 //! | `configs` | accepted configurations are consistent, errors name their line |
 //! | `captures` | captures are the same when written and read again |
+//! | `access_lists` | rules that are written again, and a classifier with a linear search |
 //! | `text` | the parsers of `Prefix` and `Choice`, with the standard library and with their own output |
 //!
 //! The targets (`fuzz_targets/`) are three lines each around the functions here, and
@@ -37,12 +39,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access_lists;
 pub mod bundles;
 pub mod captures;
 pub mod configs;
 pub mod control;
 pub mod decisions;
 pub mod engines;
+pub mod flowspec;
 pub mod fpm;
 pub mod image;
 pub mod mrt;

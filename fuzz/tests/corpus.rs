@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use fingerpost_fuzz::{
-    Bench, bundles, captures, configs, control, decisions, fpm, image, mrt, netlink, packets,
-    programs, text, tunnels,
+    Bench, access_lists, bundles, captures, configs, control, decisions, flowspec, fpm, image, mrt,
+    netlink, packets, programs, text, tunnels,
 };
 
 /// Every input of a target, in order of name.
@@ -147,6 +147,20 @@ fn tally<T: Clone + Default + std::fmt::Debug>(target: &str, one: impl Fn(&[u8],
 fn packets() {
     let tally = tally("packets", packets::packets);
     assert!(tally.forwarded >= 8 && tally.ended >= 30 && tally.chains >= 5, "{tally:?}");
+}
+
+#[test]
+fn access_lists() {
+    let tally = tally("access_lists", access_lists::access_lists);
+    assert!(tally.rules >= 40 && tally.refused >= 10, "{tally:?}");
+    assert!(tally.packets >= 60 && tally.matches >= 60, "{tally:?}");
+}
+
+#[test]
+fn flowspec() {
+    let tally = tally("flowspec", flowspec::flowspec);
+    assert!(tally.flows >= 30 && tally.rules >= 30, "{tally:?}");
+    assert!(tally.refused >= 10 && tally.ended >= 3, "{tally:?}");
 }
 
 #[test]

@@ -28,7 +28,8 @@ use crate::needs;
 use crate::step::Step;
 
 /// Each target and the longest input worth its time, in bytes.
-const TARGETS: [(&str, u32); 15] = [
+const TARGETS: [(&str, u32); 17] = [
+    ("access_lists", 1024),
     ("bundles", 1024),
     ("captures", 1024),
     ("configs", 2048),
@@ -36,6 +37,7 @@ const TARGETS: [(&str, u32); 15] = [
     ("decisions", 1024),
     ("engines_small", 256),
     ("engines_wide", 256),
+    ("flowspec", 1024),
     ("fpm", 1024),
     ("image", 64),
     ("mrt", 512),

@@ -12,10 +12,10 @@ mod speaker;
 mod table;
 
 pub use flow::{FlowFamily, FlowSpec};
-pub use message::Notification;
-pub use session::EndReason;
+pub use message::{Notification, Update};
+pub use session::{EndReason, Session, SpeakerIdentity};
 pub use speaker::{
     FlowspecOptions, MOST_SESSIONS, PORT, SessionStatus, Speaker, SpeakerEvent, SpeakerStatus,
     StatusReader,
 };
-pub use table::{FlowRules, MOST_FLOWS, RefusedFlow};
+pub use table::{FlowRules, MOST_FLOWS, PeerId, RefusedFlow, Table};

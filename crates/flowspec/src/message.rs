@@ -116,7 +116,7 @@ pub(crate) struct Open {
 
 /// The flow specifications that an UPDATE announces and withdraws.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Update {
+pub struct Update {
     pub(crate) announced: Vec<FlowSpec>,
     pub(crate) withdrawn: Vec<FlowSpec>,
     /// The extended communities of those announced.

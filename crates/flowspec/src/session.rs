@@ -17,11 +17,15 @@ use crate::message::{self, Message, Notification, Open, Update};
 
 /// The own side of sessions, and the AS that peers must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SpeakerIdentity {
-    pub(crate) own_as: u32,
-    pub(crate) peer_as: u32,
-    pub(crate) identifier: u32,
-    pub(crate) hold_time: u16,
+pub struct SpeakerIdentity {
+    /// The own AS.
+    pub own_as: u32,
+    /// The AS that peers must have.
+    pub peer_as: u32,
+    /// The BGP identifier.
+    pub identifier: u32,
+    /// The longest hold time, in seconds; 0: none.
+    pub hold_time: u16,
 }
 
 /// The time for which a connection without an OPEN is kept (RFC 4271, section 8.2.2, "large value").
@@ -34,14 +38,14 @@ enum State {
     Established,
 }
 
-/// A session.
+/// A session, whose bytes the caller receives and sends.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     local: SpeakerIdentity,
     state: State,
     received: Vec<u8>,
-    /// Bytes for the peer.
-    pub(crate) to_send: Vec<u8>,
+    /// Bytes for the peer; the caller removes those that it has sent.
+    pub to_send: Vec<u8>,
     hold_time: Duration,
     last_received: Instant,
     last_sent: Instant,
@@ -70,7 +74,7 @@ impl std::fmt::Display for EndReason {
 
 impl Session {
     /// Begins a session on a connection.
-    pub(crate) fn new(local: SpeakerIdentity, now: Instant) -> Self {
+    pub fn new(local: SpeakerIdentity, now: Instant) -> Self {
         let mut to_send = Vec::new();
         let open = Open {
             my_as: local.own_as,
@@ -91,7 +95,7 @@ impl Session {
     }
 
     /// Returns whether the peer's updates are received.
-    pub(crate) fn is_established(&self) -> bool {
+    pub fn is_established(&self) -> bool {
         self.state == State::Established
     }
 
@@ -100,7 +104,7 @@ impl Session {
     /// # Errors
     ///
     /// The session has ended; what is to be sent still is.
-    pub(crate) fn receive(
+    pub fn receive(
         &mut self,
         bytes: &[u8],
         now: Instant,

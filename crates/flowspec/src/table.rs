@@ -17,11 +17,11 @@ use crate::rules;
 pub const MOST_FLOWS: usize = 65_536;
 
 /// The number of a session.
-pub(crate) type PeerId = u64;
+pub type PeerId = u64;
 
 /// The flow specifications of all peers.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub struct Table {
     flows: BTreeMap<FlowSpec, Vec<(PeerId, Actions)>>,
 }
 
@@ -51,7 +51,7 @@ impl Table {
     /// # Errors
     ///
     /// The table is full.
-    pub(crate) fn apply(&mut self, peer: PeerId, update: Update) -> Result<(), Notification> {
+    pub fn apply(&mut self, peer: PeerId, update: Update) -> Result<(), Notification> {
         let Update { announced, withdrawn, communities, malformed: _ } = update;
         for flow in withdrawn {
             if let Some(paths) = self.flows.get_mut(&flow) {
@@ -94,7 +94,7 @@ impl Table {
     }
 
     /// Makes the rules. O(specifications).
-    pub(crate) fn rules(&self) -> FlowRules {
+    pub fn rules(&self) -> FlowRules {
         let mut all = FlowRules { flows: self.flows.len(), ..FlowRules::default() };
         for (flow, paths) in &self.flows {
             let Some((_, actions)) = paths.first() else { continue };
