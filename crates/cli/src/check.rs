@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   valid: ports eth0, eth1                                            standard output, status 0
-//!       worker 0, core 0: eth0 queues 0 2, eth1 queue 0; 29 MiB for packets
+//!       worker 0, core 0: eth0 queues 0 2, eth1 queue 0; 30 MiB for packets
 //!   fingerpost: warning: eth1 is down: `ip link set eth1 up`           standard error
 //!   fingerpost: eth9: no such interface in this network namespace …    standard error, status 1
 //! ```
