@@ -202,7 +202,7 @@ frr() {
     # FRR drops its privileges, and must reach its files after that.
     chmod 711 "$work"
     install -d -o frr -g frr "$work/frr"
-    cat >"$work/bgpd.conf" <<'CONF'
+    [ -e "$work/bgpd.conf" ] || cat >"$work/bgpd.conf" <<'CONF'
 router bgp 65000
  bgp router-id 10.0.0.1
  no bgp ebgp-requires-policy
