@@ -43,7 +43,7 @@ trap 'echo "FAIL: status $? of \`$BASH_COMMAND\` at ${BASH_SOURCE[0]##*/}:$LINEN
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 program=${FINGERPOST:-$here/target/release/fingerpost}
-bench=${FINGERPOST_BENCH:-$here/target/release/fingerpost-bench}
+bench=${FINGERPOST_BENCH:-$here/target/debug/fingerpost-bench}
 prefix=${SMOKE_PREFIX:-fp$$-}
 python=/usr/bin/python3
 # Where Python finds the modules of smoke/lib; compiled copies would be left beside them.

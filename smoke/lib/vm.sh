@@ -29,7 +29,7 @@ fail() {
 name=$1
 tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 program=${FINGERPOST:-$tree/target/release/fingerpost}
-bench=${FINGERPOST_BENCH:-$tree/target/release/fingerpost-bench}
+bench=${FINGERPOST_BENCH:-$tree/target/debug/fingerpost-bench}
 data=${FINGERPOST_DATA:-$tree/../shared/data}
 limit=${VM_LIMIT:-150}
 [ -f "$tree/smoke/${name}_test.sh" ] || fail "there is no smoke/${name}_test.sh"
@@ -52,6 +52,7 @@ share() { # TAG FOLDER
 }
 share tree "$tree"
 share programs "$(dirname "$(readlink -f "$program")")"
+[ ! -x "$bench" ] || share bench "$(dirname "$(readlink -f "$bench")")"
 [ ! -d "$data" ] || share data "$(readlink -f "$data")"
 
 cards=()
@@ -74,7 +75,7 @@ done <"$work/modules"
 cat >"$initial/start" <<START
 # Runs as the first process, from the host's files.
 export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
-export FINGERPOST=/run/programs/$(basename "$program") FINGERPOST_BENCH=/run/programs/$(basename "$bench")
+export FINGERPOST=/run/programs/$(basename "$program") FINGERPOST_BENCH=/run/bench/$(basename "$bench")
 export FINGERPOST_DATA=/run/data SMOKE_PREFIX=g-
 # Where udev runs, it makes the node /dev/net/tun, which loads this module.
 modprobe tun

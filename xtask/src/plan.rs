@@ -1,8 +1,9 @@
 //! The steps of each verb, in the order in which they run.
 //!
-//! The checks that fail fastest come first: formatting before lints, lints before tests, tests before
-//! those that need root. Builds with other flags (loom, the sanitizers, libFuzzer) get folders of their
-//! own under the target folder, so that a change between them rebuilds nothing.
+//! The checks that fail fastest come first: formatting before lints, lints before tests, the tests that
+//! run beside others before those that run alone. Builds with other flags (loom, the sanitizers,
+//! libFuzzer) get folders of their own under the target folder, so that a change between them rebuilds
+//! nothing.
 
 use std::process::Command;
 
@@ -64,21 +65,22 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     ));
     let programs = Programs::new(&[], true)?;
     steps.push(programs.build(&[NOT_INCREMENTAL]));
-    // The longest first, so that the cores end together. Each build has its own folder.
-    let mut concurrent = Vec::new();
-    concurrent.extend(sanitizers::address()?);
     if with_root && needs::is_root() {
-        concurrent.push(release_build());
+        steps.push(release_build());
     }
-    concurrent.extend(sanitizers::loom()?);
-    concurrent.extend(sanitizers::thread()?);
-    concurrent.push(programs.doc_tests(&[NOT_INCREMENTAL]));
-    concurrent.extend(simd_levels(&programs));
-    concurrent.extend(programs.steps(|target| !target.needs_root));
-    steps.extend(concurrent.into_iter().map(Step::concurrent));
+    // The longest first, so that the cores end together. Each build has its own folder.
+    let mut idle = Vec::new();
+    idle.extend(sanitizers::address()?);
+    idle.extend(sanitizers::loom()?);
+    idle.extend(sanitizers::thread()?);
+    idle.push(programs.doc_tests(&[NOT_INCREMENTAL]));
+    idle.extend(simd_levels(&programs));
+    idle.extend(programs.steps(|target| !target.needs_root));
+    steps.extend(idle.into_iter().map(Step::idle));
     if with_root {
-        steps.extend(root_tests(&programs));
+        // Most smoke tests wait for packets and timers: they run beside the tests above.
         steps.extend(smoke_scripts(&scripts::scripts(&[])?)?);
+        steps.extend(root_tests(&programs));
     } else {
         let skip = |target: &Target| {
             Step::skipped(&format!("root tests {} {}", target.package, target.name), ASKED_FOR)
@@ -111,9 +113,9 @@ pub(crate) fn quick(packages: &[String]) -> Result<Vec<Step>> {
             "build",
             CommandLine::cargo(&["build", "--package", "fingerpost"]),
         ));
-        let program = metadata::target()?.join("debug/fingerpost");
+        let tested = tested("debug")?;
         let quick = QUICK_SMOKE.map(str::to_owned);
-        steps.extend(scripts::scripts(&quick)?.iter().map(|script| script.step(&program)));
+        steps.extend(scripts::scripts(&quick)?.iter().map(|script| script.step(&tested)));
     } else {
         steps.extend(QUICK_SMOKE.map(|name| Step::skipped(&format!("smoke {name}"), NOT_ROOT)));
     }
@@ -147,31 +149,52 @@ fn packages() -> Step {
     Step::check("packages", |_| needs::packages())
 }
 
-/// Lists the steps of `smoke`: the packages, a release build, and the scripts.
+/// Lists the steps of `smoke`: the packages, the builds, and the scripts.
 pub(crate) fn smoke(only: &[String]) -> Result<Vec<Step>> {
     let scripts = scripts::scripts(only)?;
     let mut steps = vec![packages()];
     if needs::is_root() {
         steps.push(release_build());
+        steps.extend(bench_build(&scripts));
     }
     steps.extend(smoke_scripts(&scripts)?);
     Ok(steps)
 }
 
-/// Lists the steps of `vm`: the packages, a release build, and scripts in virtual machines.
+/// Lists the steps of `vm`: the packages, the builds, and scripts in virtual machines.
 pub(crate) fn vm(only: &[String]) -> Result<Vec<Step>> {
-    let scripts = scripts::scripts(only)?;
-    let program = metadata::target()?.join("release/fingerpost");
+    let mut scripts = scripts::scripts(only)?;
+    scripts.retain(|script| !only.is_empty() || script.runs_in_a_vm());
     let mut steps = vec![packages(), release_build()];
-    let chosen = scripts.iter().filter(|script| !only.is_empty() || script.runs_in_a_vm());
-    steps.extend(chosen.map(|script| script.vm_step(&program)));
+    steps.extend(bench_build(&scripts));
+    let tested = tested("release")?;
+    steps.extend(scripts.iter().map(|script| script.vm_step(&tested)));
     Ok(steps)
 }
 
-/// Builds the programs that the scripts run, in release.
+/// Builds the program that most scripts test, in release.
 fn release_build() -> Step {
-    let packages = ["--package", "fingerpost", "--package", "fingerpost-bench"];
-    Step::command("release build", CommandLine::cargo(&["build", "--release"]).args(&packages))
+    let words = ["build", "--release", "--package", "fingerpost"];
+    Step::command("release build", CommandLine::cargo(&words))
+}
+
+/// Builds `fingerpost-bench` if one of `scripts` runs it, in the profile of the tests, as `test` does
+/// with its tests: the scripts compare its answers and measure no time.
+fn bench_build(scripts: &[scripts::Script]) -> Option<Step> {
+    let words = ["build", "--package", "fingerpost-bench"];
+    scripts
+        .iter()
+        .any(scripts::Script::runs_bench)
+        .then(|| Step::command("build of fingerpost-bench", CommandLine::cargo(&words)))
+}
+
+/// Returns the programs that the scripts run: `fingerpost` of a build of `profile`.
+fn tested(profile: &str) -> Result<scripts::Tested> {
+    let target = metadata::target()?;
+    Ok(scripts::Tested {
+        program: target.join(profile).join("fingerpost"),
+        bench: target.join("debug/fingerpost-bench"),
+    })
 }
 
 /// Runs the scripts on the release build: first those that may run at the same time.
@@ -182,12 +205,12 @@ fn smoke_scripts(scripts: &[scripts::Script]) -> Result<Vec<Step>> {
         };
         return Ok(scripts.iter().map(fail).collect());
     }
-    let program = metadata::target()?.join("release/fingerpost");
+    let tested = tested("release")?;
     let (alone, concurrent): (Vec<_>, Vec<_>) =
         scripts.iter().partition(|script| script.runs_alone());
     let mut steps: Vec<Step> =
-        concurrent.iter().map(|script| script.step(&program).concurrent()).collect();
-    steps.extend(alone.iter().map(|script| script.step(&program)));
+        concurrent.iter().map(|script| script.step(&tested).concurrent()).collect();
+    steps.extend(alone.iter().map(|script| script.step(&tested)));
     Ok(steps)
 }
 

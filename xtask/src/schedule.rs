@@ -1,16 +1,20 @@
 //! Runs the steps of a plan, adds their counts up and prints the summary.
 //!
 //! ```text
-//!   plan:      A   B   c   d   e   F        capital letters: alone; others: concurrent
+//!   plan:      A   B   c   d   e   i   j   F     capital letters: alone; c d e: concurrent; i j: idle
 //!   time ─►    A │ B │ c ──── e │ F
 //!                    │ d ─────  │
+//!                    │ i ── j ─ │                in the time that c, d and e do not use
 //! ```
 //!
 //! Steps run in the order of the plan. Concurrent steps that follow one another share [`WIDTH`]
-//! threads; a step that runs alone waits for all before it. A failing step does not end the run: the
-//! summary at the end is always whole, and its last line is always `N passed, N failed, N skipped`.
+//! threads, and idle steps among them share [`IDLE_WIDTH`] more, whose processes the kernel runs when
+//! no other wants the processor; a step that runs alone waits for all before it. A failing step does
+//! not end the run: the summary at the end is always whole, and its last line is always `N passed,
+//! N failed, N skipped`.
 
 use std::io::Write;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,10 +23,13 @@ use anyhow::Result;
 
 use crate::command::Log;
 use crate::results::Counts;
-use crate::step::Step;
+use crate::step::{Place, Step};
 
-/// The number of steps that run at the same time, where they may.
+/// The number of concurrent steps that run at the same time.
 const WIDTH: usize = 3;
+
+/// The number of idle steps that run at the same time.
+const IDLE_WIDTH: usize = 2;
 
 /// The number of steps in the list of the slowest.
 const SLOWEST: usize = 10;
@@ -36,8 +43,8 @@ pub(crate) fn run(steps: &[Step]) -> Result<bool> {
     let mut rows: Vec<Row<'_>> = Vec::with_capacity(steps.len());
     let mut rest = steps;
     while !rest.is_empty() {
-        let alone = rest.iter().take_while(|step| !step.is_concurrent).count();
-        let (now, after) = rest.split_at(alone);
+        let is_alone = |step: &&Step| step.place == Place::Alone;
+        let (now, after) = rest.split_at(rest.iter().take_while(is_alone).count());
         for step in now {
             let header = format!("{}/{} {}", rows.len() + 1, steps.len(), step.name);
             println!("\n── {header} ──");
@@ -45,8 +52,7 @@ pub(crate) fn run(steps: &[Step]) -> Result<bool> {
             println!("{}", end_line(&header, &row));
             rows.push(row);
         }
-        let (now, after) =
-            after.split_at(after.iter().take_while(|step| step.is_concurrent).count());
+        let (now, after) = after.split_at(after.iter().take_while(|step| !is_alone(step)).count());
         rows.extend(run_concurrent(now, rows.len(), steps.len()));
         rest = after;
     }
@@ -66,27 +72,47 @@ fn run_step<'s>(step: &'s Step, log: &mut Log) -> Row<'s> {
 
 /// Runs steps at the same time; the output of each is printed when it has ended.
 fn run_concurrent(steps: &[Step], done: usize, all: usize) -> Vec<Row<'_>> {
-    let next = AtomicUsize::new(0);
     let rows = Mutex::new(Vec::with_capacity(steps.len()));
+    let run = |step| {
+        let mut log = Log::buffered();
+        let row = run_step(step, &mut log);
+        let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let header = format!("{}/{all} {}", done + rows.len() + 1, step.name);
+        let mut out = std::io::stdout().lock();
+        let _ = writeln!(out, "\n── {header} ──");
+        let _ = out.write_all(&log.into_bytes());
+        let _ = writeln!(out, "{}", end_line(&header, &row));
+        let _ = out.flush();
+        rows.push(row);
+    };
+    let (idle, concurrent): (Vec<_>, Vec<_>) =
+        steps.iter().partition(|step| step.place == Place::Idle);
+    let next = [AtomicUsize::new(0), AtomicUsize::new(0)];
     std::thread::scope(|scope| {
-        for _ in 0..WIDTH.min(steps.len()) {
-            scope.spawn(|| {
-                while let Some(step) = steps.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut log = Log::buffered();
-                    let row = run_step(step, &mut log);
-                    let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-                    let header = format!("{}/{all} {}", done + rows.len() + 1, step.name);
-                    let mut out = std::io::stdout().lock();
-                    let _ = writeln!(out, "\n── {header} ──");
-                    let _ = out.write_all(&log.into_bytes());
-                    let _ = writeln!(out, "{}", end_line(&header, &row));
-                    let _ = out.flush();
-                    rows.push(row);
-                }
-            });
+        let lanes = [(concurrent, WIDTH), (idle, IDLE_WIDTH)];
+        for ((steps, width), next) in lanes.into_iter().zip(&next) {
+            for _ in 0..width.min(steps.len()) {
+                let (run, steps) = (&run, steps.clone());
+                scope.spawn(move || {
+                    if steps[0].place == Place::Idle {
+                        yield_to_others();
+                    }
+                    while let Some(step) = steps.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        run(step);
+                    }
+                });
+            }
         }
     });
     rows.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives this thread, and the processes that it starts, the scheduling policy `SCHED_IDLE`, by the
+/// program of util-linux: the system call would need `unsafe`. Without it the steps run all the same.
+fn yield_to_others() {
+    let Ok(thread) = std::fs::read_link("/proc/thread-self") else { return };
+    let Some(thread) = thread.file_name() else { return };
+    let _ = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread).status();
 }
 
 fn end_line(header: &str, (_, counts, took): &Row<'_>) -> String {
@@ -169,9 +195,25 @@ mod tests {
                 barrier.wait();
                 Ok(())
             })
-            .concurrent()
         };
-        assert!(run(&[step("a"), step("b")]).unwrap());
+        assert!(run(&[step("a").concurrent(), step("b").concurrent()]).unwrap());
+        assert!(run(&[step("a").idle(), step("b").concurrent()]).unwrap());
+        assert!(run(&[step("a").idle(), step("b").idle()]).unwrap());
+    }
+
+    #[test]
+    fn processes_of_idle_steps_have_the_policy_of_idle_time() {
+        let policy = |step: fn(Step) -> Step, expected: &'static str| {
+            let own = Step::check("policy", move |_| {
+                let shown = Command::new("sh").args(["-c", "chrt --pid $$"]).output();
+                let shown = String::from_utf8_lossy(&shown.unwrap().stdout).into_owned();
+                if shown.contains(expected) { Ok(()) } else { Err(shown) }
+            });
+            run(&[step(own)]).unwrap()
+        };
+        assert!(policy(Step::idle, "SCHED_IDLE"));
+        assert!(policy(Step::concurrent, "SCHED_OTHER"));
+        assert!(policy(|step| step, "SCHED_OTHER"));
     }
 
     #[test]

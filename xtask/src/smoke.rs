@@ -42,11 +42,22 @@ const CAUSES: [&str; 3] = ["FAIL: ", "AssertionError", "Traceback"];
 /// The number of a failed script's last lines in the results.
 const LAST_LINES: usize = 20;
 
+/// The word by which a script calls `fingerpost-bench`.
+const BENCH: &str = "\"$bench\"";
+
 /// A smoke test.
 pub(crate) struct Script {
     pub(crate) name: String,
     path: PathBuf,
     prefix: String,
+}
+
+/// The programs that the scripts run.
+pub(crate) struct Tested {
+    /// `fingerpost`.
+    pub(crate) program: PathBuf,
+    /// `fingerpost-bench`.
+    pub(crate) bench: PathBuf,
 }
 
 /// Returns the scripts of `smoke/` by name: all, or those in `only`.
@@ -91,31 +102,39 @@ impl Script {
         self.has_line(IN_A_VM)
     }
 
+    /// Returns whether the script runs `fingerpost-bench`.
+    pub(crate) fn runs_bench(&self) -> bool {
+        self.text().contains(BENCH)
+    }
+
     fn has_line(&self, start: &str) -> bool {
-        let text = fs::read_to_string(&self.path).unwrap_or_default();
-        text.lines().any(|line| line.starts_with(start))
+        self.text().lines().any(|line| line.starts_with(start))
     }
 
-    /// Creates the step that tests `program`, in a virtual machine if the script has the line.
-    pub(crate) fn step(&self, program: &Path) -> Step {
+    fn text(&self) -> String {
+        fs::read_to_string(&self.path).unwrap_or_default()
+    }
+
+    /// Creates the step that tests `tested`, in a virtual machine if the script has the line.
+    pub(crate) fn step(&self, tested: &Tested) -> Step {
         if self.runs_in_a_vm() {
-            return self.vm_step(program);
+            return self.vm_step(tested);
         }
-        self.run(&format!("smoke {}", self.name), program, &[&self.path.to_string_lossy()])
+        self.run(&format!("smoke {}", self.name), tested, &[&self.path.to_string_lossy()])
     }
 
-    /// Creates the step that tests `program` in a virtual machine.
-    pub(crate) fn vm_step(&self, program: &Path) -> Step {
-        self.run(&format!("smoke {} in a VM", self.name), program, &[VM, &self.name])
+    /// Creates the step that tests `tested` in a virtual machine.
+    pub(crate) fn vm_step(&self, tested: &Tested) -> Step {
+        self.run(&format!("smoke {} in a VM", self.name), tested, &[VM, &self.name])
     }
 
-    fn run(&self, name: &str, program: &Path, script: &[&str]) -> Step {
+    fn run(&self, name: &str, tested: &Tested, script: &[&str]) -> Step {
         let prefix = self.prefix.clone();
         let words = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=20", LIMIT, "bash"];
         let command = CommandLine::new(&words)
             .args(script)
-            .env("FINGERPOST", program.to_string_lossy())
-            .env("FINGERPOST_BENCH", format!("{}-bench", program.display()))
+            .env("FINGERPOST", tested.program.to_string_lossy())
+            .env("FINGERPOST_BENCH", tested.bench.to_string_lossy())
             .env("SMOKE_PREFIX", prefix.clone());
         Step::check(name, move |log| {
             let mut excerpt = Excerpt::default();

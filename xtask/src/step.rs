@@ -1,7 +1,7 @@
 //! A step: one row of a plan, done by a child process or a check of our own, with its counts.
 //!
-//! A step that may run beside others ([`Step::concurrent`]) writes to a buffer, which the
-//! [scheduler](crate::schedule) prints whole when the step has ended; a step that runs alone writes
+//! A step that may run beside others ([`Step::concurrent`], [`Step::idle`]) writes to a buffer, which
+//! the [scheduler](crate::schedule) prints whole when the step has ended; a step that runs alone writes
 //! straight to the terminal ([`Log`]).
 
 use crate::command::{CommandLine, Log};
@@ -10,8 +10,19 @@ use crate::results::{Counts, Reader};
 /// A row of a plan.
 pub(crate) struct Step {
     pub(crate) name: String,
-    pub(crate) is_concurrent: bool,
+    pub(crate) place: Place,
     work: Work,
+}
+
+/// Which steps a step may run beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// None.
+    Alone,
+    /// Its neighbors in the plan that may do so, too.
+    Concurrent,
+    /// The same, in the time that concurrent steps leave the processors idle.
+    Idle,
 }
 
 type Check = dyn Fn(&mut Log) -> Result<(), String> + Send + Sync;
@@ -33,7 +44,7 @@ enum Work {
 
 impl Step {
     fn new(name: &str, work: Work) -> Self {
-        Self { name: name.to_owned(), is_concurrent: false, work }
+        Self { name: name.to_owned(), place: Place::Alone, work }
     }
 
     /// Creates a step from a function; its error states the defect and the remedy.
@@ -73,7 +84,14 @@ impl Step {
 
     /// Lets the step run beside its neighbors in the plan that may do so, too.
     pub(crate) fn concurrent(mut self) -> Self {
-        self.is_concurrent = true;
+        self.place = Place::Concurrent;
+        self
+    }
+
+    /// Lets the step run beside its neighbors, in the time that those leave idle: for steps that
+    /// compute and have no deadline.
+    pub(crate) fn idle(mut self) -> Self {
+        self.place = Place::Idle;
         self
     }
 
