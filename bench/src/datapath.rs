@@ -221,7 +221,8 @@ fn worker(
     ];
     let sources = if args.sources { ReversePathFilter::Loose } else { ReversePathFilter::Off };
     let locals = Arc::new(Locals::new([OWN], [1]));
-    let ingress = Ingress { mac: Some(MAC), table: 0, locals, sources, ..Ingress::default() };
+    let ingress =
+        Ingress { mac: Some(MAC), table: 0, locals, sources: [sources; 2], ..Ingress::default() };
     let mut devices = VlanTable::default();
     (1..=args.vlans).for_each(|id| devices.insert(ethernet::VLAN, id, FIRST_STACKED + id - 1));
     let below = Ingress { vlans: Arc::new(devices), ..ingress.clone() };

@@ -336,6 +336,12 @@ pub struct Vlan {
     /// The kernel's table by which packets from it are forwarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<u32>,
+    /// Its reverse path filter of IPv4 packets, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpf_v4: Option<String>,
+    /// Its reverse path filter of IPv6 packets, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpf_v6: Option<String>,
     /// The reason that it is left to Linux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -365,6 +371,12 @@ pub struct Interface {
     pub up: bool,
     /// The kernel's table by which packets from it are forwarded.
     pub table: u32,
+    /// Its reverse path filter of IPv4 packets (`loose`, `strict`), if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpf_v4: Option<String>,
+    /// Its reverse path filter of IPv6 packets, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpf_v6: Option<String>,
     /// A conflict with the kernel's policy rules, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<String>,

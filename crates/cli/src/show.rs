@@ -197,6 +197,7 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
                 interface.mode,
                 if interface.observe { " observed" } else { "" }
             )?;
+            write_rp_filters(out, "    ", [&interface.rpf_v4, &interface.rpf_v6])?;
             for mac in &interface.secondary_macs {
                 writeln!(out, "    secondary lladdr {mac}")?;
             }
@@ -329,6 +330,19 @@ fn write_bond(out: &mut impl Write, bond: &Bond) -> std::io::Result<()> {
 }
 
 /// Writes a VLAN device over a port.
+fn write_rp_filters(
+    out: &mut impl Write,
+    indent: &str,
+    filters: [&Option<String>; 2],
+) -> std::io::Result<()> {
+    for (family, filter) in ["IPv4", "IPv6"].into_iter().zip(filters) {
+        if let Some(filter) = filter {
+            writeln!(out, "{indent}reverse path filter of {family}: {filter}")?;
+        }
+    }
+    Ok(())
+}
+
 fn write_vlan(out: &mut impl Write, vlan: &Vlan) -> std::io::Result<()> {
     if let Some(problem) = &vlan.problem {
         return writeln!(out, "    vlan {} left to Linux: {problem}", vlan.name);
@@ -343,7 +357,8 @@ fn write_vlan(out: &mut impl Write, vlan: &Vlan) -> std::io::Result<()> {
     if let Some(table) = vlan.table {
         write!(out, " table {table}")?;
     }
-    writeln!(out, " tags {}", vlan.tags.join(", "))
+    writeln!(out, " tags {}", vlan.tags.join(", "))?;
+    write_rp_filters(out, "        ", [&vlan.rpf_v4, &vlan.rpf_v6])
 }
 
 fn write_answer(out: &mut impl Write, answer: &api::Answer, explain: bool) -> std::io::Result<()> {

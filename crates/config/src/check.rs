@@ -126,7 +126,7 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
         }
         let (queues, channels) =
             (queues.map(Spanned::into_inner), channels.map(Spanned::into_inner));
-        let sources = c.reverse_path_filter(rpf.as_ref(), "interface.rpf");
+        let sources = c.filter_or_kernel(rpf.as_ref(), "interface.rpf");
         let number = table.as_ref().map(|table| *table.get_ref());
         if let Some(table) = table.filter(|table| matches!(*table.get_ref(), 0 | 255)) {
             let what = format!("{} is no table of routes that can be followed", table.get_ref());

@@ -33,6 +33,13 @@ const FILTERS: [(&str, ReversePathFilter); 3] = [
     ("loose", ReversePathFilter::Loose),
     ("strict", ReversePathFilter::Strict),
 ];
+/// The same, and that of the kernel.
+const FILTERS_OR_KERNEL: [(&str, Option<ReversePathFilter>); 4] = [
+    ("kernel", None),
+    ("off", Some(ReversePathFilter::Off)),
+    ("loose", Some(ReversePathFilter::Loose)),
+    ("strict", Some(ReversePathFilter::Strict)),
+];
 
 /// The text of a file, and the problems found in it.
 #[derive(Debug)]
@@ -123,6 +130,15 @@ impl<'t> Checker<'t> {
     /// Reads the receive mode of an interface.
     pub fn mode(&mut self, value: Option<&Spanned<String>>, key: &'static str) -> ModeChoice {
         self.choice(value, key, &MODES).unwrap_or(ModeChoice::Auto)
+    }
+
+    /// Reads the reverse path filter of an interface; `None`, the default, is that of the kernel.
+    pub fn filter_or_kernel(
+        &mut self,
+        value: Option<&Spanned<String>>,
+        key: &'static str,
+    ) -> Option<ReversePathFilter> {
+        self.choice(value, key, &FILTERS_OR_KERNEL).unwrap_or(None)
     }
 
     /// Reads the reverse path filter of an interface.

@@ -6,7 +6,7 @@
 //!                              # queues = 4 (the first ones; default: all)
 //!                              # channels = 4 (set while the router runs, as `ethtool -L` does)
 //!                              # table = 100 (a kernel table, for `run`; default: by `ip rule`)
-//!                              # rpf = "off" | "loose" | "strict" (RFC 3704)
+//!                              # rpf = "kernel" | "off" | "loose" | "strict" (RFC 3704)
 //!                              # observe = true: leave its packets to the kernel, and
 //!                              # count those that would have been taken
 //!
@@ -177,8 +177,8 @@ pub struct Interface {
     /// The kernel's routing table for its packets; `None`: the table that the kernel's policy rules
     /// select (`run` only).
     pub table: Option<u32>,
-    /// Its reverse path filter (RFC 3704).
-    pub sources: ReversePathFilter,
+    /// Its reverse path filter (RFC 3704); `None`: that of the kernel.
+    pub sources: Option<ReversePathFilter>,
     /// The kernel forwards its packets; those that the router would have taken are counted.
     pub observe: bool,
     /// The router has the kernel's routes (`run` only): the kernel forwards the packets that are too

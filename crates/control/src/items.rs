@@ -10,13 +10,13 @@ use feed::netlink::AnyPrefix;
 use fib::{Family, Hop, Prefix};
 
 use super::kernel_sync::KernelSync;
-use super::plane::{HopTarget, Plane, PlaneTable, Ports, TableView};
+use super::plane::{HopTarget, Plane, PlanePort, PlaneTable, Ports, TableView};
 use super::protocols;
 use super::target::{TargetView, dev, plane_target_view};
 use crate::view::View;
 use api::{self, Item};
 use datapath::stats::{IcmpCounter, Snapshot};
-use datapath::{Class, Verdict, VlanTag};
+use datapath::{Class, ReversePathFilter, Verdict, VlanTag};
 
 fn route<A: Family>(plane: &Plane, prefix: Prefix<A>, hop: Hop) -> api::Route {
     let TargetView { kind, via } = match plane.hop_target(hop) {
@@ -243,7 +243,7 @@ pub(super) fn feeds(sync: &KernelSync) -> Vec<Item> {
 }
 
 /// Describes the bond that a port is an active member of.
-fn bond(ports: &Ports, port: &super::plane::PlanePort) -> Option<api::Bond> {
+fn bond(ports: &Ports, port: &PlanePort) -> Option<api::Bond> {
     let (_, bond) = ports.bond_of(port)?;
     let members = bond.bond.iter().flat_map(|bond| &bond.members);
     let name = |member: &u32| Some(ports.get(*member)?.name.clone());
@@ -255,6 +255,14 @@ fn bond(ports: &Ports, port: &super::plane::PlanePort) -> Option<api::Bond> {
         table: bond.table,
         members: members.filter_map(name).collect(),
     })
+}
+
+/// Names the reverse path filters of a port, of IPv4 and of IPv6.
+fn rp_filters(ports: &Ports, port: &PlanePort) -> [Option<String>; 2] {
+    let name = |filter: ReversePathFilter| {
+        (filter != ReversePathFilter::Off).then(|| filter.name().to_owned())
+    };
+    ports.rp_filters(port).map(name)
 }
 
 /// Describes the VLAN devices over a port.
@@ -270,6 +278,7 @@ fn vlans(ports: &Ports, interface: u32) -> Vec<api::Vlan> {
     for port in ports.vlans_over(interface) {
         below.push(port.interface);
         let tags = port.vlan.iter().flat_map(|vlan| vlan.tags.iter().map(tag)).collect();
+        let [rpf_v4, rpf_v6] = rp_filters(ports, port);
         all.push(api::Vlan {
             name: port.name.clone(),
             tags,
@@ -277,6 +286,8 @@ fn vlans(ports: &Ports, interface: u32) -> Vec<api::Vlan> {
             mtu: Some(port.mtu),
             up: port.up,
             table: Some(port.table),
+            rpf_v4,
+            rpf_v6,
             problem: None,
         });
     }
@@ -288,6 +299,8 @@ fn vlans(ports: &Ports, interface: u32) -> Vec<api::Vlan> {
         mtu: None,
         up: true,
         table: None,
+        rpf_v4: None,
+        rpf_v6: None,
         problem: Some(left.reason.clone()),
     }));
     all
@@ -300,7 +313,7 @@ fn vlans(ports: &Ports, interface: u32) -> Vec<api::Vlan> {
 /// The counters of the steering program or of a socket cannot be read.
 pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String> {
     let interfaces = view.interfaces();
-    let item = |port: &super::plane::PlanePort| {
+    let item = |port: &PlanePort| {
         let interface = interfaces.iter().find(|interface| interface.index() == port.interface);
         let counts = interface.map(port::af_xdp::Interface::counts).transpose();
         let unreadable =
@@ -316,6 +329,7 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
         let named = |counts: port::af_xdp::steer::SteeringCounters| {
             counts.iter().map(|(counter, count)| (counter.name().to_owned(), count)).collect()
         };
+        let [rpf_v4, rpf_v6] = rp_filters(ports, port);
         Ok(Item::Interface(api::Interface {
             name: port.name.clone(),
             index: port.interface,
@@ -326,6 +340,8 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
             mtu: port.mtu,
             up: port.up,
             table: port.table,
+            rpf_v4,
+            rpf_v6,
             rules: port.rule_conflict.as_ref().map(ToString::to_string),
             mode: view.mode(port.interface).to_owned(),
             configured: (port.configured != port.name).then(|| port.configured.clone()),

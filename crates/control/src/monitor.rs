@@ -21,7 +21,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::SystemTime;
 
-use feed::netlink::{AddressChange, AddressView, Follower, Link, Neighbor, RouteInfo, Rule};
+use feed::netlink::{
+    AddressChange, AddressView, Follower, Link, Neighbor, RouteInfo, RpFilter, Rule,
+};
 use fib::{Family, Prefix};
 
 use super::plane::{HopTarget, Plane, PlaneTable, StaticFollower, TableView, WithoutRoutes};
@@ -228,6 +230,10 @@ impl Follower for RecordingFollower<'_> {
 
     fn rules(&mut self, rules: &[Rule]) {
         self.forward(|plane| plane.rules(rules));
+    }
+
+    fn rp_filter(&mut self, interface: u32, filter: RpFilter) {
+        self.forward(|plane| plane.rp_filter(interface, filter));
     }
 }
 

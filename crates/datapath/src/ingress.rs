@@ -31,6 +31,17 @@ pub enum ReversePathFilter {
     Strict,
 }
 
+impl ReversePathFilter {
+    /// Returns its name, as the configuration has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Loose => "loose",
+            Self::Strict => "strict",
+        }
+    }
+}
+
 /// The settings for packets of one port.
 #[derive(Clone, Debug, Default)]
 pub struct Ingress {
@@ -48,8 +59,8 @@ pub struct Ingress {
     pub table: usize,
     /// The router's own addresses in that table.
     pub locals: Arc<Locals>,
-    /// The reverse path filter.
-    pub sources: ReversePathFilter,
+    /// The reverse path filter of IPv4 packets, and that of IPv6 packets.
+    pub sources: [ReversePathFilter; 2],
     /// The host continues with other tables where this one has no route.
     pub further: bool,
     /// For IPv4 and for IPv6: the host would look the port's packets up in another table, so it
@@ -64,6 +75,12 @@ pub struct Ingress {
 }
 
 impl Ingress {
+    /// Returns whether a reverse path filter checks packets of the port.
+    #[inline]
+    pub(super) fn checks_sources(&self) -> bool {
+        self.sources != [ReversePathFilter::Off; 2]
+    }
+
     /// Returns whether packets of both are processed alike, apart from the port's number, the devices
     /// over it, and the source of ICMP errors, which depends on the packet.
     fn is_like(&self, other: &Self) -> bool {

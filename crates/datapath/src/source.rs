@@ -80,12 +80,13 @@ fn check_sources<'b>(
     let locals = &*terms.locals;
     let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
     move |kind, port| {
-        let (own, hop) = match kind {
-            Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
-            Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
+        let [v4, v6] = terms.sources;
+        let (filter, own, hop) = match kind {
+            Kind::V4 => sources_v4.next().map(|(from, hop)| (v4, locals.holds_v4(from), hop)),
+            Kind::V6 => sources_v6.next().map(|(from, hop)| (v6, locals.holds_v6(from), hop)),
             Kind::Done(_) | Kind::Deferred => None,
         }?;
-        terms.sources.check(adjacencies, hop, port.into(), own).err()
+        filter.check(adjacencies, hop, port.into(), own).err()
     }
 }
 

@@ -57,7 +57,7 @@ use super::trunk::Trunk;
 use super::turn::{LANE_ROOM, Lane, Punts, Turn};
 use super::{
     AccessLists, Adjacencies, Batch, Hook, IcmpLimits, IngressBatch, Ingresses, Lookup, PortQueues,
-    PuntRates, ReversePathFilter, WantSender, parse,
+    PuntRates, WantSender, parse,
 };
 use crate::stats::WorkerStats;
 
@@ -341,7 +341,7 @@ impl<L: Lookup> Worker<L> {
         }
         if let Some(hook) = hook {
             let locals = &*terms.locals;
-            if terms.sources != ReversePathFilter::Off && !handed {
+            if terms.checks_sources() && !handed {
                 let arrival = Arrival { port: ingress, mac, terms };
                 drop_spoofed(arena, frames, batch, tables, adjacencies, arrival, stats);
             }
@@ -392,7 +392,7 @@ impl<L: Lookup> Worker<L> {
                 }
             }
             batch.seal();
-            let checks = terms.sources != ReversePathFilter::Off;
+            let checks = terms.checks_sources();
             if checks {
                 let tags = arrivals.iter().map(|arrival| arrival.tags.into()).chain(repeat(0));
                 let packet = |(frame, tags): (_, usize)| arena.bytes(frame).get(tags..);

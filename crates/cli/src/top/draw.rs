@@ -277,6 +277,8 @@ mod tests {
             mtu: 1500,
             up: true,
             table: 254,
+            rpf_v4: None,
+            rpf_v6: None,
             rules: None,
             mode: "AF_XDP copy".to_owned(),
             configured: None,

@@ -321,7 +321,7 @@ impl Plane {
             vlans: tables.remove(&number).unwrap_or_default().into(),
             table: self.index_of(port.table).unwrap_or(0),
             locals: locals_of(port.interface),
-            sources: port.sources,
+            sources: self.ports.rp_filters(port),
             further: port.further,
             isolated: port.isolated,
             answers: [false, true].map(|v6| self.answer_table(port, v6)),

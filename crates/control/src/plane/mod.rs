@@ -42,6 +42,7 @@ mod neighbors;
 mod own_sources;
 pub mod policy;
 mod ports;
+mod rp_filters;
 mod stacked;
 mod static_routes;
 mod store;
@@ -53,7 +54,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use feed::netlink::{
-    AddressChange, AddressView, AnyPrefix, Follower, Link, Neighbor, RouteInfo, Rule, Target, Via,
+    AddressChange, AddressView, AnyPrefix, Follower, Link, Neighbor, RouteInfo, RpFilter, Rule,
+    Target, Via,
 };
 use fib::{Choice, Full, Hop, Prefix, Publisher, Reader};
 
@@ -368,8 +370,8 @@ impl Plane {
         self.locals.range((address, 0)..=(address, u32::MAX)).next().is_some()
     }
 
-    /// Changes the reverse path filters of the ports, in the ports' order.
-    pub fn set_sources(&mut self, sources: &[ReversePathFilter]) {
+    /// Changes the reverse path filters of the ports, in the ports' order; `None`: that of the kernel.
+    pub fn set_sources(&mut self, sources: &[Option<ReversePathFilter>]) {
         self.ports.set_sources(sources);
         self.assign_stacked();
         // The next commit publishes the ingress data of each port.
@@ -719,6 +721,12 @@ impl Follower for Plane {
         self.rules = rules.to_vec();
         self.apply_rules();
     }
+
+    fn rp_filter(&mut self, interface: u32, filter: RpFilter) {
+        self.ports.kernel_filters.insert(interface, filter);
+        self.locals_changed = true;
+        self.count_change();
+    }
 }
 
 /// Forwards the kernel's changes to the plane, except routes that another feed provides: own
@@ -753,5 +761,9 @@ impl Follower for WithoutRoutes<'_> {
 
     fn rules(&mut self, rules: &[Rule]) {
         self.0.rules(rules);
+    }
+
+    fn rp_filter(&mut self, interface: u32, filter: RpFilter) {
+        self.0.rp_filter(interface, filter);
     }
 }

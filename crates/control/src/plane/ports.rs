@@ -8,10 +8,10 @@
 //! Until workers have sockets on the device, or where they can have none, packets that would
 //! leave by the port are left to the kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use feed::netlink::Link;
+use feed::netlink::{Link, RpFilter};
 
 use super::policy::{RuleConflict, RuleResult};
 use crate::links;
@@ -100,8 +100,8 @@ pub struct PlanePort {
     /// The kernel would forward its IPv4 packets, and its IPv6 packets, by another table than the
     /// configured one: none are punted to be forwarded.
     pub isolated: [bool; 2],
-    /// The reverse path filter of its packets.
-    pub sources: ReversePathFilter,
+    /// The reverse path filter of its packets; `None`: that of the kernel.
+    pub sources: Option<ReversePathFilter>,
     /// The MAC-VLAN devices over it, which send and receive by it.
     pub macvlans: Vec<PortMacVlan>,
     /// Its VLAN, if it is a VLAN device: the port has no queues of its own.
@@ -136,7 +136,7 @@ impl PlanePort {
             further: false,
             rule_conflict: None,
             isolated: [false; 2],
-            sources: ReversePathFilter::Off,
+            sources: None,
             macvlans: Vec::new(),
             vlan: None,
             bond: None,
@@ -175,6 +175,8 @@ pub struct Ports {
     left_vlans: Vec<LeftVlan>,
     /// The names of the devices that have an egress queue of their own; the first has number 1.
     egress_queues: Vec<String>,
+    /// The kernel's reverse path filters by interface.
+    pub(super) kernel_filters: HashMap<u32, RpFilter>,
 }
 
 impl Ports {
@@ -380,7 +382,7 @@ impl Ports {
     }
 
     /// Changes the reverse path filters, in the workers' order.
-    pub(super) fn set_sources(&mut self, sources: &[ReversePathFilter]) {
+    pub(super) fn set_sources(&mut self, sources: &[Option<ReversePathFilter>]) {
         for (port, sources) in self.ports.iter_mut().zip(sources) {
             port.sources = *sources;
         }

@@ -6,8 +6,8 @@ mod stacked;
 
 use std::net::IpAddr;
 
-use datapath::{Lookup, Verdict};
-use feed::netlink::{Action, AddressChange, AddressView, Follower, Link, Rule, Target};
+use datapath::{Lookup, ReversePathFilter, Verdict};
+use feed::netlink::{Action, AddressChange, AddressView, Follower, Link, RpFilter, Rule, Target};
 use fib::Hop;
 use fingerpost_control::plane::PlanePort;
 use rig::{MAIN, OTHER, Rig, info, ip, link, mac, to};
@@ -508,5 +508,26 @@ fn own_address_in_a_followed_table_is_own_as_one_in_the_local_table_is() {
         rig.route(OTHER, "10.0.0.1/32", Some(&to(&[(3, Some("192.0.2.1"), 1)])));
         rig.commit();
         assert_eq!(rig.plane.locals(), Vec::<IpAddr>::new());
+    }
+}
+
+#[test]
+fn port_has_the_filter_of_the_configuration_or_else_that_of_the_kernel() {
+    use ReversePathFilter::{Loose, Off, Strict};
+    for mut rig in both() {
+        let filters = |rig: &mut Rig| {
+            rig.commit();
+            let ingresses = rig.ingresses.current();
+            [0, 1, 2].map(|port| ingresses.get(port).sources)
+        };
+        assert_eq!(filters(&mut rig), [[Off, Off]; 3]);
+        rig.plane.rp_filter(1, RpFilter::Strict);
+        rig.plane.rp_filter(3, RpFilter::Loose);
+        assert_eq!(filters(&mut rig), [[Strict, Off], [Off, Off], [Loose, Off]]);
+        rig.plane.set_sources(&[Some(Loose), Some(Strict), Some(Off)]);
+        assert_eq!(filters(&mut rig), [[Loose, Loose], [Strict, Strict], [Off, Off]]);
+        rig.plane.rp_filter(1, RpFilter::Off);
+        rig.plane.set_sources(&[None; 3]);
+        assert_eq!(filters(&mut rig), [[Off, Off], [Off, Off], [Loose, Off]]);
     }
 }

@@ -27,7 +27,7 @@ fn with_bond(members: &[u16], gateway_behind: u16, sources: ReversePathFilter) -
     let terms = ingresses(&rig.model);
     let mut vlans = VlanTable::default();
     vlans.insert(0x8100, 100, VLAN);
-    let like = Ingress { mac: Some(MAC), sources, ..terms.get(0).clone() };
+    let like = Ingress { mac: Some(MAC), sources: [sources; 2], ..terms.get(0).clone() };
     let bond = Ingress { vlans: Arc::new(vlans), ..like.clone() };
     let port = |port: u16| {
         // The settings of the bond apply to its members, and not their own.

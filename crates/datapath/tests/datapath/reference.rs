@@ -35,7 +35,7 @@ pub(crate) struct Entrance {
     pub(crate) mac: [u8; 6],
     /// The table's index in the list.
     pub(crate) table: usize,
-    pub(crate) sources: ReversePathFilter,
+    pub(crate) sources: [ReversePathFilter; 2],
     /// The host continues with other tables where this one has no route.
     pub(crate) further: bool,
 }
@@ -182,7 +182,8 @@ impl Model {
 
         let routes = table.routes4.iter().map(|&(block, len, way)| (block.into(), len, way));
         let back = best(src.into(), 32, routes.clone());
-        if !self.source_is_right(port, back, table.own4.contains(&src)) {
+        let [filter, _] = self.ports[port].sources;
+        if !self.source_is_right(filter, port, back, table.own4.contains(&src)) {
             return Err(Verdict::Spoofed);
         }
         let gateway = self.gateway_of(port, dst.into(), 32, routes, packet)?;
@@ -253,7 +254,8 @@ impl Model {
         }
 
         let back = best(src, 128, table.routes6.iter().copied());
-        if !self.source_is_right(port, back, table.own6.contains(&src)) {
+        let [_, filter] = self.ports[port].sources;
+        if !self.source_is_right(filter, port, back, table.own6.contains(&src)) {
             return Err(Verdict::Spoofed);
         }
         let gateway = self.gateway_of(port, dst, 128, table.routes6.iter().copied(), packet)?;
@@ -266,7 +268,13 @@ impl Model {
     }
 
     /// Returns whether a packet whose source has the route `back` may arrive on `port`.
-    fn source_is_right(&self, port: usize, back: Option<RouteTarget>, own: bool) -> bool {
+    fn source_is_right(
+        &self,
+        filter: ReversePathFilter,
+        port: usize,
+        back: Option<RouteTarget>,
+        own: bool,
+    ) -> bool {
         let ports = match back {
             Some(RouteTarget::To(at)) => vec![self.gateways[at].port],
             Some(RouteTarget::Group(at)) => {
@@ -274,10 +282,10 @@ impl Model {
             }
             Some(RouteTarget::Host) => vec![],
             None | Some(RouteTarget::Blackhole) => {
-                return self.ports[port].sources == ReversePathFilter::Off;
+                return filter == ReversePathFilter::Off;
             }
         };
-        match self.ports[port].sources {
+        match filter {
             ReversePathFilter::Off => true,
             ReversePathFilter::Loose => !own,
             ReversePathFilter::Strict => !own && ports.contains(&port),

@@ -88,7 +88,10 @@ pub(crate) fn model() -> Model {
         port,
         mtu,
     };
-    let sources = [ReversePathFilter::Off, ReversePathFilter::Strict, ReversePathFilter::Loose];
+    // The last port has other filters for IPv4 and for IPv6.
+    let [off, strict, loose] =
+        [ReversePathFilter::Off, ReversePathFilter::Strict, ReversePathFilter::Loose];
+    let sources = [[off; 2], [strict; 2], [loose, off]];
     let entrance = |port| Entrance {
         mac: mac(port),
         table: port / 2,

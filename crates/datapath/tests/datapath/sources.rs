@@ -26,7 +26,7 @@ fn rig(port: usize, sources: ReversePathFilter) -> Rig {
 
 fn check(rig: &mut Rig, port: usize, sources: ReversePathFilter) {
     rig.model.ports[port].table = 0;
-    rig.model.ports[port].sources = sources;
+    rig.model.ports[port].sources = [sources; 2];
     rig.ingresses.publish(Box::new(ingresses(&rig.model)));
 }
 
@@ -104,7 +104,7 @@ fn every_member_of_a_group_is_a_feasible_path() {
     }
     let mut rig = Rig::new();
     rig.model.ports[2].table = 0;
-    rig.model.ports[2].sources = Strict;
+    rig.model.ports[2].sources = [Strict; 2];
     rig.ingresses.publish(Box::new(ingresses(&rig.model)));
     let (up, down) = (hop(RouteTarget::To(0)), hop(RouteTarget::To(1)));
     let mut changed = adjacencies(&rig.model);

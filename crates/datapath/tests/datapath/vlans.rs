@@ -53,7 +53,7 @@ fn settings(rig: &Rig, sources: ReversePathFilter) -> Ingresses {
         let mut vlans = VlanTable::default();
         below.iter().for_each(|&(kind, id, device)| vlans.insert(kind, id, number(device)));
         let like = terms.get(2 * table);
-        Ingress { mac: Some(MAC), sources, vlans: Arc::new(vlans), ..like.clone() }
+        Ingress { mac: Some(MAC), sources: [sources; 2], vlans: Arc::new(vlans), ..like.clone() }
     };
     let zero = with(0, &[(Q, 5, 0), (Q, 6, 1), (AD, 7, 2)]);
     let inner: [&[_]; 4] = [&[], &[], &[(Q, 8, 3)], &[]];
@@ -126,7 +126,7 @@ fn tagged_frames_end_like_untagged_ones_on_a_port_with_the_same_settings() {
             // The same frame alone, on a port with the same table.
             let mut ports = ingresses(&plain.model);
             let like = Ingress {
-                sources: ReversePathFilter::Off,
+                sources: [ReversePathFilter::Off; 2],
                 mac: Some(MAC),
                 ..ports.get(2 * table).clone()
             };

@@ -209,7 +209,7 @@ fn of_a_group_the_member_is_asked_for() {
 #[test]
 fn a_source_is_right_by_its_port_before_its_mac_is_known() {
     let mut rig = Rig::new();
-    rig.model.ports[1].sources = ReversePathFilter::Strict;
+    rig.model.ports[1].sources = [ReversePathFilter::Strict; 2];
     rig.ingresses.publish(Box::new(ingresses(&rig.model)));
     publish(&mut rig, &[0]);
     // 10.0.0.0/8 is behind port 1; the packets go to 10.1.0.0/16, which is resolved.

@@ -73,6 +73,29 @@ pub struct RouteInfo {
     pub protocol: u8,
 }
 
+/// The kernel's reverse path filter of an interface, for IPv4 (`rp_filter`; RFC 3704).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RpFilter {
+    /// 0: packets may have any source.
+    #[default]
+    Off,
+    /// 1: sources whose route leaves by the interface.
+    Strict,
+    /// 2: sources that have a route.
+    Loose,
+}
+
+impl RpFilter {
+    /// Reads a value of the setting: any beyond 1 is loose, as in the kernel.
+    pub fn of(value: u32) -> Self {
+        match value {
+            0 => Self::Off,
+            1 => Self::Strict,
+            _ => Self::Loose,
+        }
+    }
+}
+
 /// A change of an interface's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressChange {
@@ -103,6 +126,10 @@ pub trait Follower {
 
     /// Reports the complete list of rules after a change, IPv4 first, by priority.
     fn rules(&mut self, rules: &[Rule]);
+
+    /// Reports the kernel's reverse path filter of an interface, with the setting for all interfaces
+    /// applied. One that is never reported is off. Ignored unless implemented.
+    fn rp_filter(&mut self, _interface: u32, _filter: RpFilter) {}
 }
 
 /// A follower that ignores all reports.

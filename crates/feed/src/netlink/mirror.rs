@@ -48,11 +48,11 @@ use self::order::RouteChange;
 use self::paths::{Path, ResolveContext};
 use super::address::AddressView;
 use super::error::Damage;
-use super::follower::{Follower, RouteInfo};
+use super::follower::{Follower, RouteInfo, RpFilter};
 use super::link::{Link, LinkView};
 use super::message::Message;
 use super::neighbor::{Neighbor, NeighborView};
-use super::netconf::NetconfView;
+use super::netconf::{ALL, NetconfView};
 use super::nexthop::{NexthopObject, NexthopObjectView};
 use super::route::{RouteNexthop, RouteView};
 use super::rule::Rule;
@@ -81,6 +81,8 @@ pub struct Mirror {
     nexthop_objects: BTreeMap<u32, NexthopObject>,
     /// The families and interface indexes with `ignore_routes_with_linkdown` set.
     ignoring: BTreeSet<(bool, i32)>,
+    /// `rp_filter` by interface index.
+    rp_filters: BTreeMap<i32, u32>,
     rules: Vec<Rule>,
     v4: BTreeMap<u32, Rib<u32>>,
     v6: BTreeMap<u32, Rib<u128>>,
@@ -474,6 +476,7 @@ impl Mirror {
     }
 
     fn set_netconf(&mut self, view: &NetconfView, is_present: bool, to: &mut dyn Follower) {
+        self.set_rp_filter(view, is_present, to);
         let key = (view.v6, view.index);
         let changed = match view.ignores_linkdown.filter(|_| is_present) {
             Some(true) => self.ignoring.insert(key),
@@ -487,6 +490,36 @@ impl Mirror {
             let paths: Vec<Hop> = paths.map(|(hop, _)| hop).collect();
             self.retarget(&paths, to);
         }
+    }
+
+    /// Applies `rp_filter`, and reports the interfaces whose filter it changes.
+    fn set_rp_filter(&mut self, view: &NetconfView, is_present: bool, to: &mut dyn Follower) {
+        if view.v6 || is_present && view.rp_filter.is_none() {
+            return;
+        }
+        let affected: Vec<i32> = match view.index {
+            ALL => self.rp_filters.keys().copied().collect(),
+            index => vec![index],
+        };
+        let before: Vec<_> = affected.iter().map(|&index| self.rp_filter(index)).collect();
+        match view.rp_filter.filter(|_| is_present) {
+            Some(value) => _ = self.rp_filters.insert(view.index, value),
+            None => _ = self.rp_filters.remove(&view.index),
+        }
+        for (index, before) in affected.into_iter().zip(before) {
+            let now = self.rp_filter(index);
+            if let Ok(interface) = u32::try_from(index)
+                && now != before
+            {
+                to.rp_filter(interface, now);
+            }
+        }
+    }
+
+    /// Returns the reverse path filter of an interface: the larger of its own value and that for all.
+    fn rp_filter(&self, index: i32) -> RpFilter {
+        let all = self.rp_filters.get(&ALL).copied().unwrap_or(0);
+        self.rp_filters.get(&index).map_or(RpFilter::Off, |&own| RpFilter::of(own.max(all)))
     }
 
     fn set_neighbor(&mut self, view: &NeighborView, is_present: bool, to: &mut dyn Follower) {

@@ -43,7 +43,7 @@ pub use crate::prefix::AnyPrefix;
 pub use address::AddressView;
 pub use attribute::{Attribute, Attributes};
 pub use error::{Damage, Error};
-pub use follower::{AddressChange, Follower, NullFollower, RouteInfo, Target, Via};
+pub use follower::{AddressChange, Follower, NullFollower, RouteInfo, RpFilter, Target, Via};
 pub use kernel::{Kernel, KernelCounters, KernelOptions, KernelProgress};
 pub use link::{Link, LinkView, Vlan};
 pub use lookup::{Lookup, LookupResult};

@@ -1,11 +1,13 @@
-//! Per-interface settings (`netconf`), of which one affects forwarding.
+//! Per-interface settings (`netconf`), of which two affect forwarding.
 //!
 //! `RTM_NEWNETCONF`, `struct netconfmsg` of one byte, the family, padded to four. The index is that of
 //! an interface, -1 for all, or -2 for the default of new ones.
 
 use super::error::Damage;
 use super::message::Message;
-use super::uapi::{AF_INET, AF_INET6, NETCONFA_IFINDEX, NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN};
+use super::uapi::{
+    AF_INET, AF_INET6, NETCONFA_IFINDEX, NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN, NETCONFA_RP_FILTER,
+};
 
 /// The index of the settings for all interfaces.
 pub(super) const ALL: i32 = -1;
@@ -20,6 +22,8 @@ pub struct NetconfView {
     /// `ignore_routes_with_linkdown`, if the message has it: routes over the interface are unusable
     /// while it has no carrier.
     pub ignores_linkdown: Option<bool>,
+    /// `rp_filter`, if the message has it; there is none for IPv6.
+    pub rp_filter: Option<u32>,
 }
 
 impl NetconfView {
@@ -33,7 +37,8 @@ impl NetconfView {
         if !matches!(head[0], AF_INET | AF_INET6) {
             return Ok(None);
         }
-        let mut view = Self { v6: head[0] == AF_INET6, index: 0, ignores_linkdown: None };
+        let mut view =
+            Self { v6: head[0] == AF_INET6, index: 0, ignores_linkdown: None, rp_filter: None };
         for attribute in attributes {
             let attribute = attribute?;
             match attribute.kind {
@@ -41,6 +46,7 @@ impl NetconfView {
                 NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN => {
                     view.ignores_linkdown = Some(attribute.u32()? != 0);
                 }
+                NETCONFA_RP_FILTER => view.rp_filter = Some(attribute.u32()?),
                 _ => {}
             }
         }

@@ -155,6 +155,7 @@ pub(crate) const NUD_PERMANENT: u16 = 0x80;
 
 // linux/netconf.h
 pub(crate) const NETCONFA_IFINDEX: u16 = 1;
+pub(crate) const NETCONFA_RP_FILTER: u16 = 3;
 pub(crate) const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
 
 // linux/fib_rules.h

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use fingerpost_feed::netlink::{Kernel, KernelOptions, Target};
+use fingerpost_feed::netlink::{Kernel, KernelOptions, Link, RpFilter, Target};
 use namespace::{RecordedState, batch, check_against_ip, drain, ip, ip_fails, network};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, unshare};
@@ -335,6 +335,56 @@ fn routes_without_carrier_follow_ignore_routes_with_linkdown() {
         assert_eq!(metric(&kernel), 0, "{what}");
     }
     set(&mut kernel, &mut recorded, "ipv6/conf/a0", "1");
+}
+
+#[test]
+fn reverse_path_filters_follow_the_settings_of_interfaces_and_of_all() {
+    let (mut kernel, mut recorded) = started();
+    let path = |name: &str| format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+    let setting = |name: &str| -> u32 {
+        std::fs::read_to_string(path(name)).expect("a setting").trim().parse().expect("a number")
+    };
+    // Compares the reports with the settings themselves; returns the filters of a0 and b0.
+    let check = |kernel: &mut Kernel, recorded: &mut RecordedState, step: &str| {
+        drain(kernel, recorded);
+        let filter = |index: &u32| recorded.rp_filters.get(index).copied().unwrap_or_default();
+        let expected = |link: &Link| RpFilter::of(setting(&link.name).max(setting("all")));
+        for (index, link) in &recorded.links {
+            assert_eq!(filter(index), expected(link), "{} after {step}", link.name);
+        }
+        let of = |name: &str| {
+            let (index, _) = recorded.links.iter().find(|(_, link)| link.name == name).unwrap();
+            filter(index)
+        };
+        [of("a0"), of("b0")]
+    };
+    use RpFilter::{Loose, Off, Strict};
+    let steps_and_filters = [
+        ("all", "0", None),
+        ("a0", "1", Some([Strict, Off])),
+        ("b0", "2", Some([Strict, Loose])),
+        ("all", "1", Some([Strict, Loose])),
+        ("a0", "0", Some([Strict, Loose])),
+        ("all", "2", Some([Loose, Loose])),
+        ("all", "0", Some([Off, Loose])),
+        ("b0", "7", Some([Off, Loose])),
+        ("default", "1", Some([Off, Loose])),
+    ];
+    for (name, value, filters) in steps_and_filters {
+        let step = format!("{name} {value}");
+        std::fs::write(path(name), value).expect("it is set");
+        let found = check(&mut kernel, &mut recorded, &step);
+        assert!(filters.is_none_or(|filters| filters == found), "{step}: {found:?}");
+        kernel.resynchronize().expect("it begins");
+        assert_eq!(check(&mut kernel, &mut recorded, "a resynchronization"), found);
+    }
+    // A new device has the default.
+    ip("link add d0 type veth peer name d1");
+    check(&mut kernel, &mut recorded, "a new device");
+    assert!(recorded.rp_filters.values().any(|filter| *filter == Strict));
+    ip("link del d0");
+    check(&mut kernel, &mut recorded, "its end");
+    assert!(!recorded.rp_filters.values().any(|filter| *filter == Strict));
 }
 
 #[test]

@@ -350,7 +350,7 @@ impl Config {
             queues: None,
             channels: None,
             table: Some(MAIN),
-            sources: side.sources,
+            sources: Some(side.sources),
             observe: false,
             follows_kernel: false,
             guard: Some(filter),

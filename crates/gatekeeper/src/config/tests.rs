@@ -104,7 +104,7 @@ fn reverse_path_filter_is_read_for_both_interfaces() {
     assert_eq!(of(&config), [ReversePathFilter::Loose, ReversePathFilter::Strict]);
     let router = config.router();
     let carried: Vec<_> = router.interfaces.iter().map(|interface| interface.sources).collect();
-    assert_eq!(carried, [ReversePathFilter::Loose, ReversePathFilter::Strict]);
+    assert_eq!(carried, [Some(ReversePathFilter::Loose), Some(ReversePathFilter::Strict)]);
     let error = error_of(&checked.replace("loose", "lose"));
     assert!(error.contains("front.rpf: \"lose\" is unknown: off, loose or strict"), "{error}");
 }

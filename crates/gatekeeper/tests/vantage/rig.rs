@@ -166,7 +166,8 @@ impl Rig {
         let adjacencies = Publisher::new(meanings());
         let ingress =
             |sources| Ingress { locals: Arc::clone(&locals), sources, ..Ingress::default() };
-        let sides = [&config.fixed.front, &config.fixed.back].map(|side| ingress(side.sources));
+        let sides =
+            [&config.fixed.front, &config.fixed.back].map(|side| ingress([side.sources; 2]));
         let ingresses = Publisher::new(Ingresses::new(sides));
         let policy = Publisher::new(config.rules.policy(1).unwrap());
         let keys = Publisher::new(keys);

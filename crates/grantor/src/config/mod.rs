@@ -271,7 +271,7 @@ impl Config {
             name: name.clone(),
             mode: ModeChoice::Auto,
             table: Some(MAIN),
-            sources: ReversePathFilter::Off,
+            sources: Some(ReversePathFilter::Off),
             observe: false,
             follows_kernel: false,
             guard: None,
