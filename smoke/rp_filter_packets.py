@@ -1,4 +1,5 @@
-"""Sends packets from a to source with sources of all kinds, and prints those that arrive.
+"""Sends packets from a to source with sources of all kinds, and prints those that arrive; then packets whose
+TTL is used up, and prints the sources that get an ICMP error.
 
     rp_filter_packets.py PREFIX
 """
@@ -6,7 +7,8 @@
 import sys
 import time
 
-from scapy.all import IP, UDP, Ether, raw
+from scapy.all import ICMP, IP, UDP, Ether, raw
+from scapy.layers.inet import IPerror, UDPerror
 from scapy.layers.inet6 import IPv6
 
 from netns import Tap
@@ -14,13 +16,15 @@ from netns import Tap
 ROUTER, A = "02:00:00:00:02:01", "02:00:00:00:02:02"
 # By the route of each: over r1, the link of r1, over r2, over both, a blackhole, none; and over r2 with IPv6.
 SOURCES = ["11.0.0.1", "10.0.1.2", "12.0.0.1", "13.0.0.1", "14.0.0.1", "203.0.113.9", "fd12::1"]
+# Those of packets whose TTL is used up: the error for the second leaves by r2.
+EXPIRED = ["11.0.0.1", "12.0.0.1"]
 # Sources that always pass.
-LAST, LAST_V6 = "10.0.1.3", "fd00:1::2"
+LAST, LAST_V6 = "10.0.1.2", "fd00:1::2"
 PORT = 9
 
 
-def packet(source, port=PORT):
-    ip = IPv6(src=source, dst="fd00:0::2") if ":" in source else IP(src=source, dst="10.0.0.2")
+def packet(source, port=PORT, ttl=64):
+    ip = IPv6(src=source, dst="fd00:0::2") if ":" in source else IP(src=source, dst="10.0.0.2", ttl=ttl)
     return raw(Ether(src=A, dst=ROUTER) / ip / UDP(sport=PORT, dport=port) / b"source")
 
 
@@ -34,30 +38,51 @@ def arrived(tap):
             yield ether[layer].src, ether[UDP].dport
 
 
-def await_packet(sender, receiver, source, port):
-    """Sends a packet until it arrives: those before it have arrived then, or been dropped."""
+def answered(taps):
+    """Returns the sources and ports of the packets about which an error has arrived."""
+    for tap in taps:
+        tap.take()
+        for frame in tap.seen:
+            ether = Ether(frame)
+            if ICMP in ether and ether[ICMP].type == 11:
+                yield ether[IPerror].src, ether[UDPerror].dport
+
+
+def send_until(sender, frame, is_done):
+    """Sends a packet until a condition holds: those before it have arrived then, or been dropped."""
     deadline = time.monotonic() + 10
-    while (source, port) not in set(arrived(receiver)):
-        assert time.monotonic() < deadline, f"no packet from {source} arrives"
-        sender.send(packet(source, port))
+    while not is_done():
+        assert time.monotonic() < deadline, f"{Ether(frame).summary()} does not arrive"
+        sender.send(frame)
         time.sleep(0.02)
 
 
 def main(prefix):
-    sender, receiver = Tap(prefix + "a", "a0"), Tap(prefix + "source", "s0")
+    sender, receiver, b = Tap(prefix + "a", "a0"), Tap(prefix + "source", "s0"), Tap(prefix + "b", "b0")
+
+    def await_last(port):
+        for source in LAST, LAST_V6:
+            send_until(sender, packet(source, port), lambda: (source, port) in set(arrived(receiver)))
+
     # The router resolves its neighbors.
-    await_packet(sender, receiver, LAST, 1000)
-    await_packet(sender, receiver, LAST_V6, 1000)
+    await_last(1000)
     for _ in range(3):
         for source in SOURCES:
             sender.send(packet(source))
-    await_packet(sender, receiver, LAST, 1001)
-    await_packet(sender, receiver, LAST_V6, 1001)
+    await_last(1001)
     passed = [source for source, port in arrived(receiver) if port == PORT]
     for source in SOURCES:
         assert passed.count(source) in (0, 3), (source, passed)
         if source in passed:
             print(source)
+
+    for source in EXPIRED:
+        sender.send(packet(source, ttl=1))
+    send_until(sender, packet(LAST, 1002, ttl=1), lambda: (LAST, 1002) in set(answered([sender])))
+    errors = set(answered([sender, b]))
+    for source in EXPIRED:
+        if (source, PORT) in errors:
+            print("expired", source)
 
 
 main(sys.argv[1])

@@ -23,6 +23,7 @@
 use std::net::IpAddr;
 
 use fib::Hop;
+use wire::ethernet;
 
 use super::hold::HELD;
 use super::parse::{source_v4, source_v6};
@@ -55,6 +56,23 @@ pub enum Kind {
     Done(Verdict),
     /// Not of this batch: the frame is in a later one of the same turn.
     Deferred,
+}
+
+/// The source of a frame, and its hop.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    /// That of an IPv4 packet.
+    V4(u32, Hop),
+    /// That of an IPv6 packet.
+    V6(u128, Hop),
+}
+
+/// The family whose keys have the source of a frame.
+#[derive(Clone, Copy, Debug)]
+enum SourceFamily {
+    None,
+    V4,
+    V6,
 }
 
 /// The keys of one family, and their hops.
@@ -107,6 +125,8 @@ impl<A: Copy + Default> Keys<A> {
 #[derive(Debug)]
 pub struct Batch {
     kinds: [Kind; SIZE],
+    /// Those of the frames, once sources have been added.
+    families: [SourceFamily; SIZE],
     count: usize,
     v4: Keys<u32>,
     v6: Keys<u128>,
@@ -122,7 +142,8 @@ impl Batch {
     /// Makes an empty batch.
     pub fn new() -> Self {
         let kinds = [Kind::Done(Verdict::Runt); SIZE];
-        Self { kinds, count: 0, v4: Keys::new(), v6: Keys::new() }
+        let families = [SourceFamily::None; SIZE];
+        Self { kinds, families, count: 0, v4: Keys::new(), v6: Keys::new() }
     }
 
     /// Empties the batch.
@@ -190,14 +211,23 @@ impl Batch {
         self.v6.sources = self.v6.count;
     }
 
-    /// Appends the sources of the packets to be forwarded; `frames` are the frames that were
-    /// pushed, in order.
+    /// Appends the sources of the packets to be forwarded, and of those whose TTL is used up: Linux
+    /// answers none whose source it refuses. `frames` are the frames that were pushed, in order.
     pub fn add_sources<'f>(&mut self, frames: impl Iterator<Item = &'f [u8]>) {
-        for (kind, frame) in self.kinds.iter().take(self.count).zip(frames) {
-            match kind {
-                Kind::V4 => self.v4.push(source_v4(frame)),
-                Kind::V6 => self.v6.push(source_v6(frame)),
-                Kind::Done(_) | Kind::Deferred => {}
+        let Self { kinds, families, count, v4, v6 } = self;
+        for ((kind, family), frame) in kinds.iter().zip(families).take(*count).zip(frames) {
+            let is_v4 = frame.get(ethernet::LEN).is_some_and(|first| first >> 4 == 4);
+            *family = match kind {
+                Kind::V4 => SourceFamily::V4,
+                Kind::V6 => SourceFamily::V6,
+                Kind::Done(Verdict::TtlExpired) if is_v4 => SourceFamily::V4,
+                Kind::Done(Verdict::TtlExpired) => SourceFamily::V6,
+                Kind::Done(_) | Kind::Deferred => SourceFamily::None,
+            };
+            match family {
+                SourceFamily::V4 => v4.push(source_v4(frame)),
+                SourceFamily::V6 => v6.push(source_v6(frame)),
+                SourceFamily::None => {}
             }
         }
     }
@@ -238,16 +268,16 @@ impl Batch {
         self.v6.waiting()
     }
 
-    /// Iterates over the IPv4 sources with their hops, in the order of the packets.
+    /// Iterates over the sources of the frames in order, once they have been added and looked up;
+    /// `None` for a frame whose source is not checked.
     #[inline]
-    pub fn sources_v4(&self) -> impl Iterator<Item = (u32, Hop)> {
-        self.v4.sources()
-    }
-
-    /// Iterates over the IPv6 sources with their hops, in the order of the packets.
-    #[inline]
-    pub fn sources_v6(&self) -> impl Iterator<Item = (u128, Hop)> {
-        self.v6.sources()
+    pub(super) fn sources(&self) -> impl Iterator<Item = Option<Source>> {
+        let (mut v4, mut v6) = (self.v4.sources(), self.v6.sources());
+        self.families.iter().take(self.count).map(move |family| match family {
+            SourceFamily::V4 => v4.next().map(|(from, hop)| Source::V4(from, hop)),
+            SourceFamily::V6 => v6.next().map(|(from, hop)| Source::V6(from, hop)),
+            SourceFamily::None => None,
+        })
     }
 
     /// Iterates over the frames' kinds in order, with the hop of those that have one.

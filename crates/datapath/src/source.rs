@@ -21,7 +21,8 @@
 //!
 //! Addresses that are never valid sources, whatever the routes, have ended in `parse.rs` on every
 //! port: unspecified, loopback, multicast, reserved, link-local. Packets for the router itself and
-//! packets that it does not forward are not checked here: the host checks them.
+//! packets that it does not forward are not checked here: the host checks them. A packet whose TTL is
+//! used up is checked, so that a spoofed one causes no ICMP error, as in Linux.
 //!
 //! At a gate a hook takes packets out of the received frames before they are a batch. There the
 //! check is a pass of its own before the hook ([`drop_spoofed`]): no packet that it refuses is ever
@@ -33,7 +34,7 @@
 use fib::{Hop, Reader};
 use port::{Arena, Frame};
 
-use super::batch::Kind;
+use super::batch::Source;
 use super::ingress::{Ingress, ReversePathFilter};
 use super::refusals::Refusals;
 use super::{Adjacencies, Batch, Lookup, Verdict, parse};
@@ -71,21 +72,20 @@ impl ReversePathFilter {
 }
 
 /// Makes the check of a batch's packets by the filter of their settings: called for each frame in order,
-/// with its kind and the port that it arrived on, it returns the verdict of a packet that is refused.
+/// with the port that it arrived on, it returns the verdict of a packet that is refused.
 fn check_sources<'b>(
     batch: &'b Batch,
     adjacencies: &'b Adjacencies,
     terms: &'b Ingress,
-) -> impl FnMut(Kind, u16) -> Option<Verdict> + 'b {
+) -> impl FnMut(u16) -> Option<Verdict> + 'b {
     let locals = &*terms.locals;
-    let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
-    move |kind, port| {
-        let [v4, v6] = terms.sources;
-        let (filter, own, hop) = match kind {
-            Kind::V4 => sources_v4.next().map(|(from, hop)| (v4, locals.holds_v4(from), hop)),
-            Kind::V6 => sources_v6.next().map(|(from, hop)| (v6, locals.holds_v6(from), hop)),
-            Kind::Done(_) | Kind::Deferred => None,
-        }?;
+    let [v4, v6] = terms.sources;
+    let mut sources = batch.sources();
+    move |port| {
+        let (filter, own, hop) = match sources.next()?? {
+            Source::V4(from, hop) => (v4, locals.holds_v4(from), hop),
+            Source::V6(from, hop) => (v6, locals.holds_v6(from), hop),
+        };
         filter.check(adjacencies, hop, port.into(), own).err()
     }
 }
@@ -100,8 +100,8 @@ pub(super) fn refuse_spoofed(
     refusals: &mut Refusals,
 ) {
     let mut check_source = check_sources(batch, adjacencies, terms);
-    for (at, ((kind, _), port)) in batch.outcomes().zip(ports).enumerate() {
-        if let Some(verdict) = check_source(kind, port) {
+    for (at, (_, port)) in batch.outcomes().zip(ports).enumerate() {
+        if let Some(verdict) = check_source(port) {
             refusals.refuse(at, verdict);
         }
     }
@@ -137,11 +137,9 @@ pub(super) fn drop_spoofed(
     batch.lookup(tables, terms.table);
     // After the tables: these adjacencies contain every hop of those tables.
     let adjacencies = adjacencies.current();
-    let mut outcomes = batch.outcomes();
     let mut check_source = check_sources(batch, adjacencies, terms);
-    let mut is_spoofed = || check_source(outcomes.next()?.0, port as u16);
     let (mut dropped, mut bytes) = (0, 0);
-    for frame in frames.extract_if(.., |_| is_spoofed().is_some()) {
+    for frame in frames.extract_if(.., |_| check_source(port as u16).is_some()) {
         dropped += 1;
         bytes += frame.len() as u64;
         arena.free(frame);

@@ -176,15 +176,14 @@ impl Model {
         if src == 0 || src == 0xffff_ffff || table.own4.contains(&src) {
             return Err(Verdict::MartianSource);
         }
-        if packet[8] <= 1 {
-            return Err(Verdict::TtlExpired);
-        }
-
         let routes = table.routes4.iter().map(|&(block, len, way)| (block.into(), len, way));
         let back = best(src.into(), 32, routes.clone());
         let [filter, _] = self.ports[port].sources;
         if !self.source_is_right(filter, port, back, table.own4.contains(&src)) {
             return Err(Verdict::Spoofed);
+        }
+        if packet[8] <= 1 {
+            return Err(Verdict::TtlExpired);
         }
         let gateway = self.gateway_of(port, dst.into(), 32, routes, packet)?;
         let mut out = frame.to_vec();
@@ -249,14 +248,13 @@ impl Model {
         if block("fe80::", 10, src) {
             return Err(Verdict::LinkLocal);
         }
-        if packet[7] <= 1 {
-            return Err(Verdict::TtlExpired);
-        }
-
         let back = best(src, 128, table.routes6.iter().copied());
         let [_, filter] = self.ports[port].sources;
         if !self.source_is_right(filter, port, back, table.own6.contains(&src)) {
             return Err(Verdict::Spoofed);
+        }
+        if packet[7] <= 1 {
+            return Err(Verdict::TtlExpired);
         }
         let gateway = self.gateway_of(port, dst, 128, table.routes6.iter().copied(), packet)?;
         if total > gateway.mtu {

@@ -13,8 +13,9 @@
 //! the differences. This is mark and sweep, with the mirror as the generation.
 //!
 //! A resynchronization begins by [`Kernel::start`]; after an overrun, which loses messages; by
-//! [`Kernel::resynchronize`]; and when IPv6 routes expire, which the kernel does not report in time
-//! ([`Mirror::expiry`]). An overrun during a resynchronization restarts it, and each overrun doubles
+//! [`Kernel::resynchronize`]; when IPv6 routes expire, which the kernel does not report in time
+//! ([`Mirror::expiry`]); and when the default of `rp_filter` changes, which it copies to some
+//! interfaces without a message. An overrun during a resynchronization restarts it, and each overrun doubles
 //! the receive buffer, up to a limit.
 //!
 //! No call waits for the kernel: [`Kernel::pump`] reads what is available.
@@ -383,6 +384,9 @@ impl Kernel {
         if overrun {
             self.handle_overrun()?;
         }
+        if self.mirror.is_stale() && self.resync.is_none() {
+            self.retry_at = Some(Instant::now());
+        }
         Ok(Some(count))
     }
 
@@ -424,7 +428,8 @@ impl Kernel {
         let began = resync.began;
         self.mirror.replace_with(resync.into_mirror(), to);
         let now = Instant::now();
-        self.retry_at = incomplete.then_some(now + INTERRUPTED_RETRY);
+        let is_unfinished = incomplete || self.mirror.is_stale();
+        self.retry_at = is_unfinished.then_some(now + INTERRUPTED_RETRY);
         self.counters.resynchronizations += 1;
         self.counters.last_resynchronized = Some(now);
         self.counters.last_took = now - began;

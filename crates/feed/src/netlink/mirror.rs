@@ -52,7 +52,7 @@ use super::follower::{Follower, RouteInfo, RpFilter};
 use super::link::{Link, LinkView};
 use super::message::Message;
 use super::neighbor::{Neighbor, NeighborView};
-use super::netconf::{ALL, NetconfView};
+use super::netconf::{ALL, DEFAULT, NetconfView};
 use super::nexthop::{NexthopObject, NexthopObjectView};
 use super::route::{RouteNexthop, RouteView};
 use super::rule::Rule;
@@ -83,6 +83,8 @@ pub struct Mirror {
     ignoring: BTreeSet<(bool, i32)>,
     /// `rp_filter` by interface index.
     rp_filters: BTreeMap<i32, u32>,
+    /// The kernel has changed settings without a message about each of them.
+    is_stale: bool,
     rules: Vec<Rule>,
     v4: BTreeMap<u32, Rib<u32>>,
     v6: BTreeMap<u32, Rib<u128>>,
@@ -296,6 +298,11 @@ impl Mirror {
         self.left_out
     }
 
+    /// Returns whether settings have to be read again.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
     /// Returns when to read the routes again, because one of them will have expired.
     pub fn expiry(&self) -> Option<Instant> {
         self.expiry
@@ -502,10 +509,12 @@ impl Mirror {
             index => vec![index],
         };
         let before: Vec<_> = affected.iter().map(|&index| self.rp_filter(index)).collect();
-        match view.rp_filter.filter(|_| is_present) {
-            Some(value) => _ = self.rp_filters.insert(view.index, value),
-            None => _ = self.rp_filters.remove(&view.index),
-        }
+        let replaced = match view.rp_filter.filter(|_| is_present) {
+            Some(value) => self.rp_filters.insert(view.index, value),
+            None => self.rp_filters.remove(&view.index),
+        };
+        // The kernel copies a new default to the interfaces whose own value was never set.
+        self.is_stale |= view.index == DEFAULT && replaced.is_some() && replaced != view.rp_filter;
         for (index, before) in affected.into_iter().zip(before) {
             let now = self.rp_filter(index);
             if let Ok(interface) = u32::try_from(index)

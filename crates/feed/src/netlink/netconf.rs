@@ -11,6 +11,8 @@ use super::uapi::{
 
 /// The index of the settings for all interfaces.
 pub(super) const ALL: i32 = -1;
+/// The index of the settings that new interfaces get.
+pub(super) const DEFAULT: i32 = -2;
 
 /// A message about the settings of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -381,10 +381,11 @@ fn reverse_path_filters_follow_the_settings_of_interfaces_and_of_all() {
     // A new device has the default.
     ip("link add d0 type veth peer name d1");
     check(&mut kernel, &mut recorded, "a new device");
-    assert!(recorded.rp_filters.values().any(|filter| *filter == Strict));
+    let (&d0, _) = recorded.links.iter().find(|(_, link)| link.name == "d0").unwrap();
+    assert_eq!(recorded.rp_filters.get(&d0), Some(&Strict));
     ip("link del d0");
     check(&mut kernel, &mut recorded, "its end");
-    assert!(!recorded.rp_filters.values().any(|filter| *filter == Strict));
+    assert_eq!(recorded.rp_filters.get(&d0), Some(&Off));
 }
 
 #[test]

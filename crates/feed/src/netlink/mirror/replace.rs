@@ -38,6 +38,16 @@ impl Mirror {
                 to.neighbor(key.0, key.1, Some(neighbor));
             }
         }
+        let filtered: BTreeSet<i32> =
+            self.rp_filters.keys().chain(new.rp_filters.keys()).copied().collect();
+        for index in filtered {
+            let filter = new.rp_filter(index);
+            if let Ok(interface) = u32::try_from(index)
+                && filter != self.rp_filter(index)
+            {
+                to.rp_filter(interface, filter);
+            }
+        }
         self.report_differences::<u32>(&new, to);
         self.report_differences::<u128>(&new, to);
         for &(index, address) in self.neighbors.keys() {
