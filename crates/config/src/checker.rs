@@ -27,19 +27,6 @@ const MODES: [(&str, ModeChoice); 4] = [
     ("copy", ModeChoice::Copy),
     ("generic", ModeChoice::Generic),
 ];
-/// The reverse path filters (RFC 3704), by name.
-const FILTERS: [(&str, ReversePathFilter); 3] = [
-    ("off", ReversePathFilter::Off),
-    ("loose", ReversePathFilter::Loose),
-    ("strict", ReversePathFilter::Strict),
-];
-/// The same, and that of the kernel.
-const FILTERS_OR_KERNEL: [(&str, Option<ReversePathFilter>); 4] = [
-    ("kernel", None),
-    ("off", Some(ReversePathFilter::Off)),
-    ("loose", Some(ReversePathFilter::Loose)),
-    ("strict", Some(ReversePathFilter::Strict)),
-];
 
 /// The text of a file, and the problems found in it.
 #[derive(Debug)]
@@ -138,7 +125,9 @@ impl<'t> Checker<'t> {
         value: Option<&Spanned<String>>,
         key: &'static str,
     ) -> Option<ReversePathFilter> {
-        self.choice(value, key, &FILTERS_OR_KERNEL).unwrap_or(None)
+        let named = ReversePathFilter::ALL.map(|filter| (filter.name(), Some(filter)));
+        let choices: Vec<_> = [("kernel", None)].into_iter().chain(named).collect();
+        self.choice(value, key, &choices).unwrap_or(None)
     }
 
     /// Reads the reverse path filter of an interface.
@@ -147,7 +136,8 @@ impl<'t> Checker<'t> {
         value: Option<&Spanned<String>>,
         key: &'static str,
     ) -> ReversePathFilter {
-        self.choice(value, key, &FILTERS).unwrap_or(ReversePathFilter::Off)
+        let named = ReversePathFilter::ALL.map(|filter| (filter.name(), filter));
+        self.choice(value, key, &named).unwrap_or(ReversePathFilter::Off)
     }
 
     /// Checks the name of an interface.

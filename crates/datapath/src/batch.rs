@@ -211,17 +211,22 @@ impl Batch {
         self.v6.sources = self.v6.count;
     }
 
-    /// Appends the sources of the packets to be forwarded, and of those whose TTL is used up: Linux
-    /// answers none whose source it refuses. `frames` are the frames that were pushed, in order.
-    pub fn add_sources<'f>(&mut self, frames: impl Iterator<Item = &'f [u8]>) {
+    /// Appends the sources of the packets of the `filtered` families, IPv4 and IPv6, that are to be
+    /// forwarded, and of those whose TTL is used up: Linux answers none whose source it refuses.
+    /// `frames` are the frames that were pushed, in order.
+    pub fn add_sources<'f>(&mut self, frames: impl Iterator<Item = &'f [u8]>, filtered: [bool; 2]) {
         let Self { kinds, families, count, v4, v6 } = self;
+        let of_v4 = if filtered[0] { SourceFamily::V4 } else { SourceFamily::None };
+        let of_v6 = if filtered[1] { SourceFamily::V6 } else { SourceFamily::None };
         for ((kind, family), frame) in kinds.iter().zip(families).take(*count).zip(frames) {
-            let is_v4 = frame.get(ethernet::LEN).is_some_and(|first| first >> 4 == 4);
             *family = match kind {
-                Kind::V4 => SourceFamily::V4,
-                Kind::V6 => SourceFamily::V6,
-                Kind::Done(Verdict::TtlExpired) if is_v4 => SourceFamily::V4,
-                Kind::Done(Verdict::TtlExpired) => SourceFamily::V6,
+                Kind::V4 => of_v4,
+                Kind::V6 => of_v6,
+                // The first byte of the IP header has the version.
+                Kind::Done(Verdict::TtlExpired) => match frame.get(ethernet::LEN) {
+                    Some(first) if first >> 4 == 4 => of_v4,
+                    _ => of_v6,
+                },
                 Kind::Done(_) | Kind::Deferred => SourceFamily::None,
             };
             match family {

@@ -32,6 +32,9 @@ pub enum ReversePathFilter {
 }
 
 impl ReversePathFilter {
+    /// All filters.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Loose, Self::Strict];
+
     /// Returns its name, as the configuration has it.
     pub fn name(self) -> &'static str {
         match self {
@@ -75,10 +78,10 @@ pub struct Ingress {
 }
 
 impl Ingress {
-    /// Returns whether a reverse path filter checks packets of the port.
+    /// Returns whether a reverse path filter checks packets of the port, for IPv4 and for IPv6.
     #[inline]
-    pub(super) fn checks_sources(&self) -> bool {
-        self.sources != [ReversePathFilter::Off; 2]
+    pub(super) fn filtered(&self) -> [bool; 2] {
+        self.sources.map(|filter| filter != ReversePathFilter::Off)
     }
 
     /// Returns whether packets of both are processed alike, apart from the port's number, the devices

@@ -71,23 +71,19 @@ impl ReversePathFilter {
     }
 }
 
-/// Makes the check of a batch's packets by the filter of their settings: called for each frame in order,
-/// with the port that it arrived on, it returns the verdict of a packet that is refused.
-fn check_sources<'b>(
-    batch: &'b Batch,
-    adjacencies: &'b Adjacencies,
-    terms: &'b Ingress,
-) -> impl FnMut(u16) -> Option<Verdict> + 'b {
-    let locals = &*terms.locals;
+/// Returns the verdict of a packet that arrived on `port`, if the filter of its settings refuses its source.
+fn refusal(
+    source: Source,
+    port: u16,
+    adjacencies: &Adjacencies,
+    terms: &Ingress,
+) -> Option<Verdict> {
     let [v4, v6] = terms.sources;
-    let mut sources = batch.sources();
-    move |port| {
-        let (filter, own, hop) = match sources.next()?? {
-            Source::V4(from, hop) => (v4, locals.holds_v4(from), hop),
-            Source::V6(from, hop) => (v6, locals.holds_v6(from), hop),
-        };
-        filter.check(adjacencies, hop, port.into(), own).err()
-    }
+    let (filter, own, hop) = match source {
+        Source::V4(from, hop) => (v4, terms.locals.holds_v4(from), hop),
+        Source::V6(from, hop) => (v6, terms.locals.holds_v6(from), hop),
+    };
+    filter.check(adjacencies, hop, port.into(), own).err()
 }
 
 /// Refuses the frames of a batch whose sources the filter of their settings refuses; `ports` are those
@@ -99,9 +95,8 @@ pub(super) fn refuse_spoofed(
     ports: impl Iterator<Item = u16>,
     refusals: &mut Refusals,
 ) {
-    let mut check_source = check_sources(batch, adjacencies, terms);
-    for (at, (_, port)) in batch.outcomes().zip(ports).enumerate() {
-        if let Some(verdict) = check_source(port) {
+    for (at, (source, port)) in batch.sources().zip(ports).enumerate() {
+        if let Some(verdict) = source.and_then(|source| refusal(source, port, adjacencies, terms)) {
             refusals.refuse(at, verdict);
         }
     }
@@ -133,13 +128,15 @@ pub(super) fn drop_spoofed(
     batch.clear();
     frames.iter().for_each(|frame| batch.push(parse(arena.bytes(frame), mac, locals)));
     batch.seal();
-    batch.add_sources(frames.iter().map(|frame| arena.bytes(frame)));
+    batch.add_sources(frames.iter().map(|frame| arena.bytes(frame)), terms.filtered());
     batch.lookup(tables, terms.table);
     // After the tables: these adjacencies contain every hop of those tables.
     let adjacencies = adjacencies.current();
-    let mut check_source = check_sources(batch, adjacencies, terms);
+    let mut sources = batch.sources();
+    let mut is_spoofed =
+        || sources.next()?.and_then(|source| refusal(source, port as u16, adjacencies, terms));
     let (mut dropped, mut bytes) = (0, 0);
-    for frame in frames.extract_if(.., |_| check_source(port as u16).is_some()) {
+    for frame in frames.extract_if(.., |_| is_spoofed().is_some()) {
         dropped += 1;
         bytes += frame.len() as u64;
         arena.free(frame);

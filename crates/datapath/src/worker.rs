@@ -341,7 +341,7 @@ impl<L: Lookup> Worker<L> {
         }
         if let Some(hook) = hook {
             let locals = &*terms.locals;
-            if terms.checks_sources() && !handed {
+            if terms.filtered() != [false; 2] && !handed {
                 let arrival = Arrival { port: ingress, mac, terms };
                 drop_spoofed(arena, frames, batch, tables, adjacencies, arrival, stats);
             }
@@ -392,12 +392,13 @@ impl<L: Lookup> Worker<L> {
                 }
             }
             batch.seal();
-            let checks = terms.checks_sources();
+            let filtered = terms.filtered();
+            let checks = filtered != [false; 2];
             if checks {
                 let tags = arrivals.iter().map(|arrival| arrival.tags.into()).chain(repeat(0));
                 let packet = |(frame, tags): (_, usize)| arena.bytes(frame).get(tags..);
                 let packets = frames.iter().zip(tags).map(packet);
-                batch.add_sources(packets.map(Option::unwrap_or_default));
+                batch.add_sources(packets.map(Option::unwrap_or_default), filtered);
             }
 
             let (v4, v6) = batch.lookup(tables, terms.table);

@@ -723,7 +723,11 @@ impl Follower for Plane {
     }
 
     fn rp_filter(&mut self, interface: u32, filter: RpFilter) {
-        self.ports.kernel_filters.insert(interface, filter);
+        if filter == RpFilter::Off {
+            self.ports.kernel_filters.remove(&interface);
+        } else {
+            self.ports.kernel_filters.insert(interface, filter);
+        }
         self.locals_changed = true;
         self.count_change();
     }
