@@ -113,9 +113,9 @@ pub(crate) fn quick(packages: &[String]) -> Result<Vec<Step>> {
             "build",
             CommandLine::cargo(&["build", "--package", "fingerpost"]),
         ));
-        let tested = tested("debug")?;
+        let binaries = binaries("debug")?;
         let quick = QUICK_SMOKE.map(str::to_owned);
-        steps.extend(scripts::scripts(&quick)?.iter().map(|script| script.step(&tested)));
+        steps.extend(scripts::scripts(&quick)?.iter().map(|script| script.step(&binaries)));
     } else {
         steps.extend(QUICK_SMOKE.map(|name| Step::skipped(&format!("smoke {name}"), NOT_ROOT)));
     }
@@ -167,8 +167,8 @@ pub(crate) fn vm(only: &[String]) -> Result<Vec<Step>> {
     scripts.retain(|script| !only.is_empty() || script.runs_in_a_vm());
     let mut steps = vec![packages(), release_build()];
     steps.extend(bench_build(&scripts));
-    let tested = tested("release")?;
-    steps.extend(scripts.iter().map(|script| script.vm_step(&tested)));
+    let binaries = binaries("release")?;
+    steps.extend(scripts.iter().map(|script| script.vm_step(&binaries)));
     Ok(steps)
 }
 
@@ -189,9 +189,9 @@ fn bench_build(scripts: &[scripts::Script]) -> Option<Step> {
 }
 
 /// Returns the programs that the scripts run: `fingerpost` of a build of `profile`.
-fn tested(profile: &str) -> Result<scripts::Tested> {
+fn binaries(profile: &str) -> Result<scripts::Binaries> {
     let target = metadata::target()?;
-    Ok(scripts::Tested {
+    Ok(scripts::Binaries {
         program: target.join(profile).join("fingerpost"),
         bench: target.join("debug/fingerpost-bench"),
     })
@@ -205,12 +205,12 @@ fn smoke_scripts(scripts: &[scripts::Script]) -> Result<Vec<Step>> {
         };
         return Ok(scripts.iter().map(fail).collect());
     }
-    let tested = tested("release")?;
+    let binaries = binaries("release")?;
     let (alone, concurrent): (Vec<_>, Vec<_>) =
         scripts.iter().partition(|script| script.runs_alone());
     let mut steps: Vec<Step> =
-        concurrent.iter().map(|script| script.step(&tested).concurrent()).collect();
-    steps.extend(alone.iter().map(|script| script.step(&tested)));
+        concurrent.iter().map(|script| script.step(&binaries).concurrent()).collect();
+    steps.extend(alone.iter().map(|script| script.step(&binaries)));
     Ok(steps)
 }
 

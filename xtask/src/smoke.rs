@@ -53,7 +53,7 @@ pub(crate) struct Script {
 }
 
 /// The programs that the scripts run.
-pub(crate) struct Tested {
+pub(crate) struct Binaries {
     /// `fingerpost`.
     pub(crate) program: PathBuf,
     /// `fingerpost-bench`.
@@ -115,26 +115,26 @@ impl Script {
         fs::read_to_string(&self.path).unwrap_or_default()
     }
 
-    /// Creates the step that tests `tested`, in a virtual machine if the script has the line.
-    pub(crate) fn step(&self, tested: &Tested) -> Step {
+    /// Creates the step that tests `binaries`, in a virtual machine if the script has the line.
+    pub(crate) fn step(&self, binaries: &Binaries) -> Step {
         if self.runs_in_a_vm() {
-            return self.vm_step(tested);
+            return self.vm_step(binaries);
         }
-        self.run(&format!("smoke {}", self.name), tested, &[&self.path.to_string_lossy()])
+        self.run(&format!("smoke {}", self.name), binaries, &[&self.path.to_string_lossy()])
     }
 
-    /// Creates the step that tests `tested` in a virtual machine.
-    pub(crate) fn vm_step(&self, tested: &Tested) -> Step {
-        self.run(&format!("smoke {} in a VM", self.name), tested, &[VM, &self.name])
+    /// Creates the step that tests `binaries` in a virtual machine.
+    pub(crate) fn vm_step(&self, binaries: &Binaries) -> Step {
+        self.run(&format!("smoke {} in a VM", self.name), binaries, &[VM, &self.name])
     }
 
-    fn run(&self, name: &str, tested: &Tested, script: &[&str]) -> Step {
+    fn run(&self, name: &str, binaries: &Binaries, script: &[&str]) -> Step {
         let prefix = self.prefix.clone();
         let words = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=20", LIMIT, "bash"];
         let command = CommandLine::new(&words)
             .args(script)
-            .env("FINGERPOST", tested.program.to_string_lossy())
-            .env("FINGERPOST_BENCH", tested.bench.to_string_lossy())
+            .env("FINGERPOST", binaries.program.to_string_lossy())
+            .env("FINGERPOST_BENCH", binaries.bench.to_string_lossy())
             .env("SMOKE_PREFIX", prefix.clone());
         Step::check(name, move |log| {
             let mut excerpt = Excerpt::default();
