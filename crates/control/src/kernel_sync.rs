@@ -16,7 +16,8 @@
 //!
 //! The kernel resolves the neighbors that packets wait for (it sends the ARP request or the
 //! neighbor solicitation). Every second it also resolves gateways without a neighbor entry,
-//! whether packets wait or not.
+//! whether packets wait or not, and reads the kernel's settings (`sysctls.rs`), which are published by the
+//! next turn.
 //!
 //! The kernel does not see the packets that would make it confirm its entries, so the router
 //! reports them: a neighbor that workers have used since the second before (`datapath/want.rs`),
@@ -56,6 +57,7 @@ use super::plane::{
 };
 use super::report::{FEEDS, FeedCounts, Reporter};
 use super::route_source::{KernelScope, RouteSource};
+use super::sysctls::Sysctls;
 use api::{Audit, Event, EventKind};
 use datapath::{MARKS, WantReceiver};
 
@@ -487,6 +489,13 @@ impl KernelSync {
         self.published = now;
     }
 
+    /// Applies the kernel's settings of which it reports no change.
+    fn follow_sysctls(&mut self) {
+        if !matches!(self.source, RouteSource::Static) {
+            self.plane.set_sysctls(&Sysctls::read().share(self.wanted.len()));
+        }
+    }
+
     /// Has the kernel resolve the neighbors that packets wait for, and confirm those in use.
     fn resolve_neighbors(&mut self) {
         for worker in &mut self.wanted {
@@ -503,6 +512,7 @@ impl KernelSync {
         }
         let confirm_all = now.duration_since(self.confirmed) >= CONFIRM_ALL;
         self.resolved = now;
+        self.follow_sysctls();
         if confirm_all {
             self.confirmed = now;
         }

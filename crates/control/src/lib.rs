@@ -17,6 +17,7 @@
 //! | [`role`] | the interface through which a gate or a grantor extends a daemon |
 //! | [`view`] | counters, ports and interfaces, for other threads to read |
 //! | [`start`] | starts interfaces, sockets and workers from a configuration |
+//! | [`sysctls`] | the kernel's settings that the router follows |
 //! | [`preflight`] | checks of a configuration against this machine |
 //! | `kernel_sync` | the control thread: follows the kernel or FRR |
 //! | `plane` | routes, links and neighbors as workers read them |
@@ -48,7 +49,6 @@ pub mod exposition;
 pub mod handle;
 mod http;
 pub mod http_message;
-mod icmp;
 pub mod items;
 pub mod kernel_sync;
 pub mod links;
@@ -68,6 +68,7 @@ mod server;
 pub mod service;
 mod slots;
 pub mod start;
+pub mod sysctls;
 mod target;
 pub mod view;
 pub mod workers;

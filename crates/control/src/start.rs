@@ -25,6 +25,7 @@ use crate::links;
 use crate::plan::{self, PlannedInterface, WorkerPlan, receiving_only};
 use crate::plane::Ports;
 use crate::routes::RoutesError;
+use crate::sysctls::Sysctls;
 use crate::workers::Workers;
 use config::Config;
 use datapath::stats::WorkerStats;
@@ -435,7 +436,7 @@ pub fn start(
             let workers = config.daemon.cores.len();
             worker = worker.with_punts(config.daemon.punts.share(workers));
             if config.interfaces.iter().all(|interface| interface.follows_kernel) {
-                worker = worker.with_icmp_errors(crate::icmp::limits().share(workers));
+                worker = worker.with_icmp_errors(Sysctls::read().share(workers).icmp_limits);
             }
         }
         if let Some(hooks) = &mut hooks {

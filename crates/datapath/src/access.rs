@@ -235,8 +235,8 @@ fn select_outbound(
             continue;
         }
         let adjacency = match kind {
-            Kind::V4 => adjacencies.resolve(hop, |seed| flow_v4(batch.untagged(at), seed)),
-            Kind::V6 => adjacencies.resolve(hop, |seed| flow_v6(batch.untagged(at), seed)),
+            Kind::V4 => adjacencies.resolve(hop, |hash| flow_v4(batch.untagged(at), hash)),
+            Kind::V6 => adjacencies.resolve(hop, |hash| flow_v6(batch.untagged(at), hash)),
             Kind::Done(_) | Kind::Deferred => continue,
         };
         // As Linux, which answers before its filter.

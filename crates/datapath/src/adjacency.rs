@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use fib::Hop;
 
-use super::{FIRST_STACKED, Group, OwnSources, StackedDevice, Verdict};
+use super::{FIRST_STACKED, FlowHash, Group, OwnSources, StackedDevice, Verdict};
 
 /// The adjacency of a hop: the port that a packet leaves on, and the MAC addresses that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,8 +189,7 @@ pub struct Adjacencies {
     by_hop: Vec<Adjacency>,
     /// The groups by hop; `None` for a hop that stands for no group, as for those beyond the end.
     groups: Vec<Option<Arc<Group>>>,
-    /// The seed of the flow hash.
-    seed: u64,
+    flow_hash: FlowHash,
     /// The stacked devices by port number, from [`FIRST_STACKED`] on; `None` for a number without one.
     stacked: Arc<[Option<StackedDevice>]>,
     /// The source addresses of this machine's own packets by hop; `None`: not known.
@@ -203,10 +202,9 @@ impl Adjacencies {
         Self::default()
     }
 
-    /// Sets the seed of the flow hash, which should differ from those of other routers in the path.
-    #[must_use]
-    pub fn with_seed(self, seed: u64) -> Self {
-        Self { seed, ..self }
+    /// Sets the parameters of the flow hash; returns whether they differ from those before.
+    pub fn set_flow_hash(&mut self, flow_hash: FlowHash) -> bool {
+        std::mem::replace(&mut self.flow_hash, flow_hash) != flow_hash
     }
 
     /// Sets the stacked devices, by port number from [`FIRST_STACKED`] on.
@@ -264,22 +262,22 @@ impl Adjacencies {
         self.groups.get(hop.0 as usize)?.as_ref()
     }
 
-    /// Returns the seed of the flow hash.
-    pub fn seed(&self) -> u64 {
-        self.seed
+    /// Returns the parameters of the flow hash.
+    pub fn flow_hash(&self) -> &FlowHash {
+        &self.flow_hash
     }
 
     /// Returns the adjacency of `hop` for a packet: for a group, that of the member for the
     /// packet's flow. `flow` is called only for a group.
     #[inline(always)]
-    pub fn resolve(&self, hop: Hop, flow: impl FnOnce(u64) -> u64) -> &Adjacency {
+    pub fn resolve(&self, hop: Hop, flow: impl FnOnce(&FlowHash) -> u64) -> &Adjacency {
         let adjacency = self.get(hop);
         if adjacency.port == GROUP { self.get(self.member(hop, flow)) } else { adjacency }
     }
 
     /// Returns the hop that a packet takes: `hop` itself, or the member if `hop` is a group.
-    pub fn member(&self, hop: Hop, flow: impl FnOnce(u64) -> u64) -> Hop {
-        self.group(hop).map_or(hop, |group| group.choose(flow(self.seed)))
+    pub fn member(&self, hop: Hop, flow: impl FnOnce(&FlowHash) -> u64) -> Hop {
+        self.group(hop).map_or(hop, |group| group.choose(flow(&self.flow_hash)))
     }
 
     /// Returns the adjacency of `hop` itself: for a group a placeholder without a port.

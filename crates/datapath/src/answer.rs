@@ -84,9 +84,9 @@ impl<L: Lookup> AnswerContext<'_, L> {
         // After the tables: these adjacencies contain every hop of those tables.
         let adjacencies = adjacencies.current();
         let bytes = arena.bytes(&frame);
-        let member = adjacencies.member(hop, |seed| match kind {
-            Kind::V6 => flow_v6(bytes, seed),
-            _ => flow_v4(bytes, seed),
+        let member = adjacencies.member(hop, |hash| match kind {
+            Kind::V6 => flow_v6(bytes, hash),
+            _ => flow_v4(bytes, hash),
         });
         let exit = adjacencies.get(member);
         // A held packet is looked up again in the table of its port.

@@ -242,13 +242,13 @@ fn encapsulate(
         let Ok(view) = ipv6::View::parse(packet) else {
             return Encapsulation::Refused(Verdict::Truncated);
         };
-        let link = adjacencies.resolve(hop, |seed| flow_v6(bytes, seed));
+        let link = adjacencies.resolve(hop, |hash| flow_v6(bytes, hash));
         (ipv6::LEN + usize::from(view.payload_len()), link)
     } else {
         let Ok(view) = ipv4::View::parse(packet) else {
             return Encapsulation::Refused(Verdict::Truncated);
         };
-        let link = adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));
+        let link = adjacencies.resolve(hop, |hash| flow_v4(bytes, hash));
         (usize::from(view.total_len()), link)
     };
     match link.port() {
@@ -323,8 +323,8 @@ fn rewrite_originated<'a>(
 ) -> Rewritten<'a> {
     let bytes = arena.bytes_mut(frame);
     let link = match bytes.get(ethernet::LEN).map(|first| first >> 4) {
-        Some(6) => adjacencies.resolve(hop, |seed| flow_v6(bytes, seed)),
-        _ => adjacencies.resolve(hop, |seed| flow_v4(bytes, seed)),
+        Some(6) => adjacencies.resolve(hop, |hash| flow_v6(bytes, hash)),
+        _ => adjacencies.resolve(hop, |hash| flow_v4(bytes, hash)),
     };
     originate(bytes, link)
 }

@@ -25,7 +25,7 @@ impl Turn<'_> {
     #[cold]
     pub(super) fn send_fragments(&mut self, mut frame: Frame, hop: Hop) {
         let bytes = self.arena.bytes(&frame);
-        let exit = self.adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));
+        let exit = self.adjacencies.resolve(hop, |hash| flow_v4(bytes, hash));
         decrement_ttl(self.arena.bytes_mut(&frame));
         let packet = self.arena.bytes(&frame).get(ethernet::LEN..).unwrap_or_default();
         let Some(fragments) = Fragments::new(packet, exit.mtu()) else {

@@ -26,13 +26,13 @@ use std::hash::{BuildHasher, RandomState};
 use fib::Hop;
 use port::{Arena, Frame};
 use wire::icmp_error::{self, FRONT_V4, FRONT_V6, Reason};
-use wire::{ethernet, icmp, ipv4, ipv6};
+use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Kind, SIZE};
 use super::hold::HELD;
 use super::ingress::FrameIngress;
 use super::want::Key;
-use super::{Adjacencies, Verdict, flow_v4, flow_v6};
+use super::{Adjacencies, IcmpLimits, Verdict, flow_v4, flow_v6};
 use crate::stats::{IcmpCounter, WorkerStats};
 
 /// The number of buckets of destinations.
@@ -45,49 +45,6 @@ const TICK_MS: u32 = 100;
 const COST: u32 = 10;
 /// The least MTU of an IPv6 link (RFC 8200, 5), which Packet Too Big states at least.
 const LEAST_MTU_V6: u32 = 1280;
-
-/// The limits of ICMP errors, of all workers together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IcmpLimits {
-    /// The maximum number a second of the types in the masks.
-    pub rate: u32,
-    /// The maximum number of those at once.
-    pub burst: u32,
-    /// The milliseconds between two such errors to one IPv4 destination; 0: no limit.
-    pub interval_v4: u32,
-    /// The same for IPv6.
-    pub interval_v6: u32,
-    /// The limited types of ICMP: a bit for each type below 32.
-    pub mask_v4: u32,
-    /// The limited types of ICMPv6.
-    pub mask_v6: u32,
-    /// The maximum number a second of other types.
-    pub unmasked_rate: u32,
-}
-
-impl IcmpLimits {
-    /// The defaults of Linux, and 100,000 a second of the types that it does not limit.
-    pub const DEFAULT: Self = Self {
-        rate: 1000,
-        burst: 50,
-        interval_v4: 1000,
-        interval_v6: 1000,
-        mask_v4: 1 << icmp::UNREACHABLE | 1 << icmp::TIME_EXCEEDED,
-        mask_v6: 1 << icmp::V6_UNREACHABLE | 1 << icmp::V6_TIME_EXCEEDED,
-        unmasked_rate: 100_000,
-    };
-
-    /// Returns the share of each of `workers` workers, rounded up. A destination has its limit with
-    /// each worker.
-    #[must_use]
-    pub fn share(self, workers: usize) -> Self {
-        let workers = u32::try_from(workers.max(1)).unwrap_or(u32::MAX);
-        let share = |rate: u32| rate.div_ceil(workers);
-        let (rate, burst, unmasked_rate) =
-            (share(self.rate), share(self.burst), share(self.unmasked_rate));
-        Self { rate, burst, unmasked_rate, ..self }
-    }
-}
 
 /// A token bucket that is filled by the tick.
 #[derive(Clone, Copy, Debug, Default)]
@@ -188,6 +145,13 @@ impl IcmpErrors {
         let seed = RandomState::new().hash_one(0);
         let (limits, total, unmasked) = (Some(limits), full, full);
         Self { limits, total, unmasked, destinations, pending, id: seed as u16, seed }
+    }
+
+    /// Replaces the limits, if the router answers.
+    pub(super) fn set_limits(&mut self, limits: IcmpLimits) {
+        if let Some(current) = &mut self.limits {
+            *current = limits;
+        }
     }
 
     /// Returns whether the router answers.
@@ -354,10 +318,10 @@ pub(super) fn counter(reason: Reason) -> IcmpCounter {
 pub(super) fn link_mtu(frame: &[u8], kind: Kind, hop: Hop, adjacencies: &Adjacencies) -> u32 {
     match kind {
         Kind::V6 => {
-            let link = adjacencies.resolve(hop, |seed| flow_v6(frame, seed));
+            let link = adjacencies.resolve(hop, |hash| flow_v6(frame, hash));
             u32::from(link.mtu()).max(LEAST_MTU_V6)
         }
-        _ => adjacencies.resolve(hop, |seed| flow_v4(frame, seed)).mtu().into(),
+        _ => adjacencies.resolve(hop, |hash| flow_v4(frame, hash)).mtu().into(),
     }
 }
 

@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use super::{FIRST_STACKED, Locals, OwnSources, VlanTable};
+use super::{FIRST_STACKED, IcmpLimits, Locals, OwnSources, VlanTable};
 
 /// The reverse path filter of a port (RFC 3704): the sources that its packets may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,6 +128,7 @@ pub struct Ingresses {
     groups: Vec<(u16, bool)>,
     /// The settings of ports beyond the end.
     others: Ingress,
+    icmp_limits: Option<IcmpLimits>,
 }
 
 impl Ingresses {
@@ -163,6 +164,17 @@ impl Ingresses {
             self.groups.push((leader.unwrap_or(number), has_vlans));
         }
         self
+    }
+
+    /// Sets the limits of each worker's ICMP errors; `None`: those that the worker began with.
+    #[must_use]
+    pub fn with_icmp_limits(self, icmp_limits: Option<IcmpLimits>) -> Self {
+        Self { icmp_limits, ..self }
+    }
+
+    /// Returns the limits of each worker's ICMP errors.
+    pub(super) fn icmp_limits(&self) -> Option<IcmpLimits> {
+        self.icmp_limits
     }
 
     /// Returns the settings for packets of a port.

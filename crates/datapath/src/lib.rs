@@ -29,7 +29,8 @@
 //! | `hook` | the packets that a gate or a grantor takes out of a batch and sends |
 //! | `sample` | destinations that are sampled for the auditor |
 //! | `fragment` | IPv4 packets over the next link's MTU, sent in parts |
-//! | `icmp_errors` | the packets whose senders get an ICMP error, and the limits |
+//! | `icmp_errors` | the packets whose senders get an ICMP error |
+//! | `icmp_limits` | the limits of ICMP errors |
 //! | `answer` | sends those errors |
 //! | `own_source` | the source addresses of this machine's own packets |
 //! | `punt` | punts to the host's stack, policed by class |
@@ -54,6 +55,7 @@ mod group;
 mod hold;
 mod hook;
 mod icmp_errors;
+mod icmp_limits;
 mod ingress;
 mod locals;
 mod lookup;
@@ -77,14 +79,14 @@ mod worker;
 pub use access::{AccessLists, AppliedList};
 pub use adjacency::{Adjacencies, Adjacency};
 pub use batch::{Batch, Kind, SIZE};
-pub use flow::{flow_v4, flow_v6};
+pub use flow::{FlowHash, FlowKey, flow_v4, flow_v6};
 pub use group::Group;
 pub use hold::HELD;
 pub use hook::{
     Disposition, EgressBatch, EgressPacket, Hook, IngressBatch, OversizedPacket, PacketHook,
     SEAL_LEN, Seal, TunnelParameters, TunnelSealer, Tunnels,
 };
-pub use icmp_errors::IcmpLimits;
+pub use icmp_limits::IcmpLimits;
 pub use ingress::{Ingress, Ingresses, ReversePathFilter};
 pub use locals::Locals;
 pub use lookup::{Lookup, Numbered, Tables};

@@ -14,7 +14,7 @@ use port::{Arena, Frame, Port};
 use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Kind, SIZE};
-use super::flow::flow;
+use super::flow::{FlowHash, flow};
 use super::hold::{HELD, Held, Hold, Wait};
 use super::icmp_errors::{Admission, IcmpErrors, Pending, link_mtu};
 use super::ingress::FrameIngress;
@@ -60,11 +60,11 @@ pub(super) fn rewrite<'a>(
 ) -> Rewritten<'a> {
     match kind {
         Kind::V4 => {
-            let adjacency = adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));
+            let adjacency = adjacencies.resolve(hop, |hash| flow_v4(bytes, hash));
             rewrite_v4(bytes, adjacency, host)
         }
         Kind::V6 => {
-            let adjacency = adjacencies.resolve(hop, |seed| flow_v6(bytes, seed));
+            let adjacency = adjacencies.resolve(hop, |hash| flow_v6(bytes, hash));
             rewrite_v6(bytes, adjacency, host)
         }
         Kind::Done(verdict) => Err(verdict),
@@ -132,11 +132,11 @@ impl Turn<'_> {
             let rewritten = match (own, kind) {
                 (false, _) => rewrite(bytes, kind, hop, self.adjacencies, |_| false),
                 (true, Kind::V6) => {
-                    let to = self.adjacencies.resolve(hop, |seed| flow_v6(bytes, seed));
+                    let to = self.adjacencies.resolve(hop, |hash| flow_v6(bytes, hash));
                     originate(bytes, to)
                 }
                 (true, _) => {
-                    let to = self.adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));
+                    let to = self.adjacencies.resolve(hop, |hash| flow_v4(bytes, hash));
                     originate(bytes, to)
                 }
             };
@@ -184,11 +184,11 @@ impl Turn<'_> {
         let (key, hop) = match kind {
             Kind::V4 => (
                 ipv4::View::parse(packet).map(|packet| Key::V4(packet.dst())),
-                self.adjacencies.member(hop, |seed| flow_v4(bytes, seed)),
+                self.adjacencies.member(hop, |hash| flow_v4(bytes, hash)),
             ),
             _ => (
                 ipv6::View::parse(packet).map(|packet| Key::V6(packet.dst())),
-                self.adjacencies.member(hop, |seed| flow_v6(bytes, seed)),
+                self.adjacencies.member(hop, |hash| flow_v6(bytes, hash)),
             ),
         };
         // The packet has a valid header, so its destination can be read.
@@ -298,7 +298,7 @@ pub(super) fn stage(
     let Some(device) = adjacencies.stacked(number) else { return Err(frame) };
     let port = device.port(|| {
         let packet = arena.bytes(&frame).get(tags..).unwrap_or_default();
-        flow(packet, adjacencies.seed())
+        flow(packet, &FlowHash::with_seed(adjacencies.flow_hash().seed))
     });
     let Some(lane) = lanes.get_mut(usize::from(port)) else { return Err(frame) };
     let has_room = match device.len().checked_sub(tags) {

@@ -182,7 +182,8 @@ impl<L: Lookup> Worker<L> {
         self
     }
 
-    /// Lets this worker send ICMP errors itself, within these limits; the host sends those that it
+    /// Lets this worker send ICMP errors itself, within these limits until others are
+    /// published ([`Ingresses::with_icmp_limits`]); the host sends those that it
     /// cannot send.
     #[must_use]
     pub fn with_icmp_errors(mut self, limits: IcmpLimits) -> Self {

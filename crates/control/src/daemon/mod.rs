@@ -57,6 +57,7 @@ use crate::start::{
     HookFactory, PortInfo, Readers, StartError, Started, Unserved, WorkerCounters, by_name, open,
     present, start,
 };
+use crate::sysctls::Sysctls;
 use crate::view::{Seen, View};
 use crate::workers::Workers;
 use api::EventKind;
@@ -475,7 +476,7 @@ fn prepare(
     // Tables that share their memory cannot be saved one by one.
     let together = config.image.is_none();
     let mut plane = Plane::new(ports, config.engine_v4, config.engine_v6, together)?;
-    plane.set_answers_from_inbound(crate::icmp::uses_inbound_address());
+    plane.set_sysctls(&Sysctls::read().share(config.daemon.cores.len()));
     plane.set_refuses_own_sources(config.interfaces.iter().all(|i| i.follows_kernel));
     plane.set_egress_queues(config.egress_queues.iter().map(|q| q.interface.clone()).collect());
     plane.set_forwards_stacked(role.forwards_stacked());

@@ -331,7 +331,8 @@ impl Plane {
             (0..).zip(self.ports.iter()).map(|(at, port)| ingress(at, port)).collect();
         let slots = (FIRST_STACKED..).zip(self.ports.stacked_slots());
         let stacked = slots.map(|(at, port)| port.as_ref().map(|port| ingress(at, port))).collect();
-        let ingresses = super::Ingresses::new(ports).with_stacked(stacked);
+        let ingresses =
+            super::Ingresses::new(ports).with_stacked(stacked).with_icmp_limits(self.icmp_limits);
         self.ingresses.publish(Box::new(ingresses));
     }
 }

@@ -46,6 +46,7 @@ mod rp_filters;
 mod stacked;
 mod static_routes;
 mod store;
+mod sysctls;
 mod vlans;
 
 use std::collections::{BTreeSet, HashMap};
@@ -62,7 +63,8 @@ use fib::{Choice, Full, Hop, Prefix, Publisher, Reader};
 use access::PlaneAccess;
 use ages::Ages;
 use datapath::{
-    AccessLists, Adjacencies, Adjacency, Group, Ingress, Ingresses, ReversePathFilter, Tables,
+    AccessLists, Adjacencies, Adjacency, FlowHash, Group, IcmpLimits, Ingress, Ingresses,
+    ReversePathFilter, Tables,
 };
 use hops::Hops;
 use macvlans::MacVlans;
@@ -155,6 +157,8 @@ pub struct Plane {
     addresses: InterfaceAddresses,
     /// ICMP errors over IPv4 have an address of the interface that received the packet.
     answers_from_inbound: bool,
+    /// The limits of each worker's ICMP errors; `None`: those that it began with.
+    icmp_limits: Option<IcmpLimits>,
     /// Packets with a source address of this machine are dropped.
     refuses_own_sources: bool,
     macvlans: MacVlans,
@@ -164,6 +168,8 @@ pub struct Plane {
     stacked_are_stale: bool,
     /// The published adjacencies have other VLAN devices.
     stacked_changed: bool,
+    /// The parameters of the flow hash have changed since the last commit.
+    flow_hash_changed: bool,
     /// Workers may have readers: the set of tables is fixed.
     has_readers: bool,
     ages: Ages,
@@ -185,6 +191,8 @@ impl Plane {
     /// [`Full`] if the engine cannot build an empty table.
     pub fn new(ports: Ports, v4: Choice, v6: Choice, shared: bool) -> Result<Self, Full> {
         let numbers = ports.tables();
+        let mut adjacencies = Adjacencies::new();
+        adjacencies.set_flow_hash(FlowHash::with_seed(seed()));
         Ok(Self {
             v4: TableStore::new(numbers.len(), v4, shared)?,
             v6: TableStore::new(numbers.len(), v6, shared)?,
@@ -194,18 +202,20 @@ impl Plane {
             vrfs: HashMap::new(),
             addresses: InterfaceAddresses::default(),
             answers_from_inbound: false,
+            icmp_limits: None,
             refuses_own_sources: false,
             macvlans: MacVlans::default(),
             stacked: StackedDevices::default(),
             forwards_stacked: false,
             stacked_are_stale: false,
             stacked_changed: false,
+            flow_hash_changed: false,
             has_readers: false,
             hops: Hops::default(),
             groups: HashMap::new(),
             neighbor_table: NeighborTable::default(),
             ports,
-            adjacencies: Adjacencies::new().with_seed(seed()),
+            adjacencies,
             publisher: Publisher::new(Adjacencies::new()),
             is_stale: false,
             locals: BTreeSet::new(),
@@ -460,7 +470,7 @@ impl Plane {
         self.ages.is_paused = false;
         let changed = self.is_stale && self.update_adjacencies();
         self.access.publish(&self.ports, self.locals_changed || self.stacked_changed);
-        if changed || self.stacked_changed {
+        if changed || self.stacked_changed || self.flow_hash_changed {
             self.publish_adjacencies();
         }
         let mut result = CommitResult { published: true, locals: self.locals_changed };
@@ -526,7 +536,7 @@ impl Plane {
     }
 
     fn publish_adjacencies(&mut self) {
-        self.stacked_changed = false;
+        (self.stacked_changed, self.flow_hash_changed) = (false, false);
         self.publisher.publish(Box::new(self.adjacencies.clone()));
     }
 

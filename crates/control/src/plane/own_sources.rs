@@ -165,13 +165,6 @@ impl Plane {
         (!v4.is_empty()).then(|| OwnSources::v4_only(v4))
     }
 
-    /// Sets whether ICMP errors over IPv4 have an address of the interface that received the packet
-    /// (`icmp_errors_use_inbound_ifaddr`).
-    pub fn set_answers_from_inbound(&mut self, inbound: bool) {
-        self.locals_changed |= self.answers_from_inbound != inbound;
-        self.answers_from_inbound = inbound;
-    }
-
     /// Iterates over the IPv4 addresses of the interfaces in a VRF, or outside all VRFs.
     pub(super) fn own_v4_of(&self, vrf: Option<u32>) -> impl Iterator<Item = u32> {
         let all = self.addresses.by_interface.values().flatten();

@@ -6,10 +6,11 @@ mod stacked;
 
 use std::net::IpAddr;
 
-use datapath::{Lookup, ReversePathFilter, Verdict};
+use datapath::{FlowHash, FlowKey, IcmpLimits, Lookup, ReversePathFilter, Verdict};
 use feed::netlink::{Action, AddressChange, AddressView, Follower, Link, RpFilter, Rule, Target};
 use fib::Hop;
 use fingerpost_control::plane::PlanePort;
+use fingerpost_control::sysctls::Sysctls;
 use rig::{MAIN, OTHER, Rig, info, ip, link, mac, to};
 
 pub(crate) const LOCAL: u32 = 255;
@@ -529,5 +530,22 @@ fn port_has_the_filter_of_the_configuration_or_else_that_of_the_kernel() {
         rig.plane.rp_filter(1, RpFilter::Off);
         rig.plane.set_sources(&[None; 3]);
         assert_eq!(filters(&mut rig), [[Off, Off], [Off, Off], [Loose, Off]]);
+    }
+}
+
+#[test]
+fn sysctls_change_the_flow_hash_and_not_its_seed() {
+    for mut rig in both() {
+        let mut hash_of = |flow_keys| {
+            let icmp_limits = IcmpLimits::DEFAULT;
+            rig.plane.set_sysctls(&Sysctls { icmp_limits, answers_from_inbound: false, flow_keys });
+            rig.commit();
+            *rig.adjacencies.current().flow_hash()
+        };
+        let before = hash_of([FlowKey::LAYER_4; 2]);
+        assert_eq!((before.v4, before.v6), (FlowKey::LAYER_4, FlowKey::LAYER_4));
+        let after = hash_of([FlowKey::LAYER_3, FlowKey::custom(0x30)]);
+        let expect = FlowHash { v4: FlowKey::LAYER_3, v6: FlowKey::custom(0x30), ..before };
+        assert_eq!(after, expect);
     }
 }

@@ -19,11 +19,14 @@ use crate::turn::Lane;
 use crate::{PacketHook, Verdict};
 
 impl<L> Worker<L> {
-    /// Advances the worker's clock by one [`TICK`](super::TICK). Packets that have waited for about a second
-    /// end.
+    /// Advances the worker's clock by one [`TICK`](super::TICK), and applies the published limits of ICMP
+    /// errors. Packets that have waited for about a second end.
     pub fn tick(&mut self) {
         self.now += 1;
         self.punts.tick();
+        if let Some(limits) = self.ingresses.current().icmp_limits() {
+            self.errors.set_limits(limits);
+        }
         let Self { lanes, arena, errors, stats, now, .. } = self;
         for (number, lane) in lanes.iter_mut().enumerate() {
             while let Some(Held { frame, ingress, own, .. }) = lane.hold.expired(*now) {

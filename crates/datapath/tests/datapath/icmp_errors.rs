@@ -44,17 +44,21 @@ fn own6(port: usize) -> u128 {
     0x2001_0db8_0063 << 80 | port as u128
 }
 
+/// Makes the settings of ports whose packets are answered by table 0.
+fn answering() -> Ingresses {
+    let terms = ingresses(&model());
+    Ingresses::new((0..3).map(|port| {
+        let v6 = vec![Candidate { address: own6(port), length: 64 }];
+        let answer_sources = Arc::new(OwnSources { v4: Vec::new(), v6 });
+        Ingress { answers: [Some(0); 2], answer_sources, ..terms.get(port).clone() }
+    }))
+}
+
 /// Makes a rig whose worker sends ICMP errors by table 0, within these limits.
 fn rig(limits: IcmpLimits) -> Rig {
     let mut rig = Rig::new().with_punts(HOST);
     rig.worker = rig.worker.with_icmp_errors(limits);
-    let terms = ingresses(&model());
-    let answering = |port| {
-        let v6 = vec![Candidate { address: own6(port), length: 64 }];
-        let answer_sources = Arc::new(OwnSources { v4: Vec::new(), v6 });
-        Ingress { answers: [Some(0); 2], answer_sources, ..terms.get(port).clone() }
-    };
-    rig.ingresses.publish(Box::new(Ingresses::new((0..3).map(answering))));
+    rig.ingresses.publish(Box::new(answering()));
     let mut adjacencies = crate::rig::adjacencies(&model());
     for gateway in 0..4 {
         let v4 = vec![Candidate { address: own4(gateway), length: 32 }];
@@ -255,4 +259,19 @@ fn errors_beyond_the_limits_are_counted_and_not_sent() {
     );
     let counted = rig.pass((0..100).map(|_| &big));
     assert_eq!((counted.count(Verdict::TooBig), counted.originated), (100, 100));
+}
+
+#[test]
+fn published_limits_apply_from_the_next_tick_on() {
+    let mut rig = rig(UNLIMITED);
+    let frames = || (0..100).map(|_| v4(HERE, NOWHERE));
+    assert_eq!(rig.pass(frames()).originated, 100);
+    rig.ingresses.publish(Box::new(answering().with_icmp_limits(Some(IcmpLimits::DEFAULT))));
+    assert_eq!(rig.pass(frames()).originated, 100);
+    rig.worker.tick();
+    assert!(rig.pass(frames()).originated < 10);
+    // Without published limits, those in force stay.
+    rig.ingresses.publish(Box::new(answering()));
+    rig.worker.tick();
+    assert!(rig.pass(frames()).originated < 10);
 }

@@ -8,7 +8,7 @@
 
 use fingerpost_datapath::{ReversePathFilter, Verdict};
 
-use crate::flows::flow;
+use crate::flows::{Policy, flow};
 use crate::packets::header_checksum;
 
 pub(crate) struct Gateway {
@@ -57,6 +57,7 @@ pub(crate) struct Model {
     pub(crate) gateways: Vec<Gateway>,
     /// The gateway of each bucket of each group.
     pub(crate) groups: Vec<Vec<usize>>,
+    pub(crate) policy: Policy,
     pub(crate) seed: u64,
     /// The host answers for the router, without limit.
     pub(crate) answers: bool,
@@ -307,7 +308,7 @@ impl Model {
             Some(RouteTarget::To(at)) => Ok(&self.gateways[at]),
             Some(RouteTarget::Group(at)) => {
                 let buckets = &self.groups[at];
-                let bucket = flow(packet, self.seed) % buckets.len() as u64;
+                let bucket = flow(packet, self.policy, self.seed) % buckets.len() as u64;
                 Ok(&self.gateways[buckets[bucket as usize]])
             }
         }

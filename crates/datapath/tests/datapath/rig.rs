@@ -17,6 +17,7 @@ use fingerpost_datapath::{
 use port::memory::PuntedPackets;
 use port::{Arena, MemoryPort, Port};
 
+use crate::flows::Policy;
 use crate::packets::{OWN4, OWN6, mac};
 use crate::reference::{Entrance, Gateway, Model, Paper, RouteTarget};
 
@@ -103,6 +104,7 @@ pub(crate) fn model() -> Model {
         tables: vec![paper(&ROUTES, OWN4, OWN6), paper(&OTHER_ROUTES, 0x0a00_0001, OWN6 + 1)],
         gateways: vec![gateway(1, 1500), gateway(2, 1500), gateway(0, 1500), gateway(2, 100)],
         groups: Vec::new(),
+        policy: Policy::InnerLayer4,
         seed: 0,
         answers: false,
     }
