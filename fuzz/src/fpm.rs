@@ -14,7 +14,9 @@
 use feed::fpm::PeerRoutes;
 use std::net::IpAddr;
 
-use feed::netlink::{AddressChange, AddressView, Follower, Link, Neighbor, RouteInfo, Rule};
+use feed::netlink::{
+    AddressChange, AddressView, Follower, InterfaceSettings, Link, Neighbor, RouteInfo, Rule,
+};
 use fib::Prefix;
 
 use crate::netlink::RecordedState;
@@ -70,6 +72,7 @@ impl Follower for Once<'_> {
     fn address(&mut self, _: &AddressView, _: AddressChange) {}
     fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
+    fn settings(&mut self, _: u32, _: InterfaceSettings) {}
 }
 
 /// Plays one input; returns the numbers of complete frames and of damaged messages.

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use feed::netlink::{
-    AddressChange, AddressView, Follower, Link, Messages, Mirror, Neighbor, RouteInfo, Rule,
+    AddressChange, AddressView, Follower, InterfaceSettings, Link, Messages, Mirror, Neighbor,
+    RouteInfo, Rule,
 };
 use fib::Prefix;
 
@@ -27,6 +28,8 @@ pub(crate) struct RecordedState {
     pub(crate) v6: BTreeMap<(u32, Prefix<u128>), RouteInfo>,
     links: BTreeMap<u32, Link>,
     rules: Vec<Rule>,
+    /// Those that differ from the default.
+    settings: BTreeMap<u32, InterfaceSettings>,
 }
 
 fn record<K: Ord + std::fmt::Debug, V: Clone + PartialEq>(
@@ -55,6 +58,13 @@ impl Follower for RecordedState {
     fn rules(&mut self, rules: &[Rule]) {
         self.rules = rules.to_vec();
     }
+    fn settings(&mut self, interface: u32, settings: InterfaceSettings) {
+        let before = self.settings.remove(&interface).unwrap_or_default();
+        assert_ne!(before, settings, "{interface}: a report without a change");
+        if settings != InterfaceSettings::default() {
+            self.settings.insert(interface, settings);
+        }
+    }
 }
 
 /// Returns the whole state of a mirror.
@@ -63,6 +73,8 @@ fn state_of(mirror: &Mirror) -> RecordedState {
     mirror.report_routes(&mut whole);
     whole.links.clone_from(mirror.links());
     whole.rules = mirror.rules().to_vec();
+    whole.settings = mirror.settings();
+    whole.settings.retain(|_, settings| *settings != InterfaceSettings::default());
     whole
 }
 

@@ -342,6 +342,9 @@ pub struct Vlan {
     /// Its reverse path filter of IPv6 packets, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rpf_v6: Option<String>,
+    /// The families whose packets are dropped, because the kernel's forwarding is off for it: `IPv4`, `IPv6`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forwarding_off: Vec<String>,
     /// The reason that it is left to Linux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -377,6 +380,9 @@ pub struct Interface {
     /// Its reverse path filter of IPv6 packets, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rpf_v6: Option<String>,
+    /// The families whose packets are dropped, because the kernel's forwarding is off for it: `IPv4`, `IPv6`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forwarding_off: Vec<String>,
     /// A conflict with the kernel's policy rules, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<String>,

@@ -198,6 +198,7 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
                 if interface.observe { " observed" } else { "" }
             )?;
             write_rp_filters(out, "    ", [&interface.rpf_v4, &interface.rpf_v6])?;
+            write_forwarding(out, "    ", &interface.forwarding_off)?;
             for mac in &interface.secondary_macs {
                 writeln!(out, "    secondary lladdr {mac}")?;
             }
@@ -329,7 +330,21 @@ fn write_bond(out: &mut impl Write, bond: &Bond) -> std::io::Result<()> {
     writeln!(out, "    bond {name} {state} mtu {mtu} lladdr {mac} table {table} members {members}")
 }
 
-/// Writes a VLAN device over a port.
+/// Writes the families whose packets are dropped.
+fn write_forwarding(
+    out: &mut impl Write,
+    indent: &str,
+    families: &[String],
+) -> std::io::Result<()> {
+    families.iter().try_for_each(|family| {
+        writeln!(
+            out,
+            "{indent}forwarding of {family} is off in the kernel: its packets are dropped"
+        )
+    })
+}
+
+/// Writes the reverse path filters that are on.
 fn write_rp_filters(
     out: &mut impl Write,
     indent: &str,
@@ -343,6 +358,7 @@ fn write_rp_filters(
     Ok(())
 }
 
+/// Writes a VLAN device over a port.
 fn write_vlan(out: &mut impl Write, vlan: &Vlan) -> std::io::Result<()> {
     if let Some(problem) = &vlan.problem {
         return writeln!(out, "    vlan {} left to Linux: {problem}", vlan.name);
@@ -358,7 +374,8 @@ fn write_vlan(out: &mut impl Write, vlan: &Vlan) -> std::io::Result<()> {
         write!(out, " table {table}")?;
     }
     writeln!(out, " tags {}", vlan.tags.join(", "))?;
-    write_rp_filters(out, "        ", [&vlan.rpf_v4, &vlan.rpf_v6])
+    write_rp_filters(out, "        ", [&vlan.rpf_v4, &vlan.rpf_v6])?;
+    write_forwarding(out, "        ", &vlan.forwarding_off)
 }
 
 fn write_answer(out: &mut impl Write, answer: &api::Answer, explain: bool) -> std::io::Result<()> {

@@ -265,6 +265,12 @@ fn rp_filters(ports: &Ports, port: &PlanePort) -> [Option<String>; 2] {
     ports.rp_filters(port).map(name)
 }
 
+/// Names the families whose packets are dropped because the kernel's forwarding is off for a port.
+fn forwarding_off(ports: &Ports, port: &PlanePort) -> Vec<String> {
+    let families = ["IPv4", "IPv6"].into_iter().zip(ports.forwarding_off(port));
+    families.filter(|(_, is_off)| *is_off).map(|(family, _)| family.to_owned()).collect()
+}
+
 /// Describes the VLAN devices over a port.
 fn vlans(ports: &Ports, interface: u32) -> Vec<api::Vlan> {
     let tag = |tag: &VlanTag| match tag.protocol {
@@ -288,6 +294,7 @@ fn vlans(ports: &Ports, interface: u32) -> Vec<api::Vlan> {
             table: Some(port.table),
             rpf_v4,
             rpf_v6,
+            forwarding_off: forwarding_off(ports, port),
             problem: None,
         });
     }
@@ -301,6 +308,7 @@ fn vlans(ports: &Ports, interface: u32) -> Vec<api::Vlan> {
         table: None,
         rpf_v4: None,
         rpf_v6: None,
+        forwarding_off: Vec::new(),
         problem: Some(left.reason.clone()),
     }));
     all
@@ -342,6 +350,7 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
             table: port.table,
             rpf_v4,
             rpf_v6,
+            forwarding_off: forwarding_off(ports, port),
             rules: port.rule_conflict.as_ref().map(ToString::to_string),
             mode: view.mode(port.interface).to_owned(),
             configured: (port.configured != port.name).then(|| port.configured.clone()),

@@ -455,6 +455,7 @@ impl KernelSync {
     /// Logs the changes of links and feeds.
     fn log_changes(&mut self) {
         self.reporter.report_links(self.plane.ports());
+        self.reporter.report_forwarding(self.plane.ports());
         self.reporter.report_errors(self.errors, self.last_error.as_deref());
         let feeds = self.feed_counts();
         // The read at the start is no resynchronization.

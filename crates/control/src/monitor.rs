@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::SystemTime;
 
 use feed::netlink::{
-    AddressChange, AddressView, Follower, Link, Neighbor, RouteInfo, RpFilter, Rule,
+    AddressChange, AddressView, Follower, InterfaceSettings, Link, Neighbor, RouteInfo, Rule,
 };
 use fib::{Family, Prefix};
 
@@ -232,8 +232,8 @@ impl Follower for RecordingFollower<'_> {
         self.forward(|plane| plane.rules(rules));
     }
 
-    fn rp_filter(&mut self, interface: u32, filter: RpFilter) {
-        self.forward(|plane| plane.rp_filter(interface, filter));
+    fn settings(&mut self, interface: u32, settings: InterfaceSettings) {
+        self.forward(|plane| plane.settings(interface, settings));
     }
 }
 

@@ -16,6 +16,7 @@
 //!
 //! The findings hold for the time of the check and for the user that runs it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -26,7 +27,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use feed::netlink::{
-    AddressChange, AddressView, Follower, Kernel, Link, Neighbor, RouteInfo, Rule,
+    AddressChange, AddressView, Follower, InterfaceSettings, Kernel, Link, Neighbor, RouteInfo,
+    Rule,
 };
 use fib::Prefix;
 use nix::libc;
@@ -112,6 +114,7 @@ fn planned_workers(config: &config::Config, hook_frames: u32) -> Option<Vec<Plan
 pub struct System {
     links: Vec<(u32, Link)>,
     addresses: Vec<(u32, IpAddr)>,
+    settings: BTreeMap<u32, InterfaceSettings>,
 }
 
 impl Follower for System {
@@ -129,6 +132,10 @@ impl Follower for System {
     fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {}
     fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
+
+    fn settings(&mut self, interface: u32, settings: InterfaceSettings) {
+        self.settings.insert(interface, settings);
+    }
 }
 
 impl System {
@@ -264,11 +271,30 @@ impl Findings {
         } else if !link.carrier {
             self.warning(&format!("{name} has no carrier"));
         }
+        if wanted.follows_kernel {
+            self.forwarding(name, system);
+        }
         if device.lro {
             self.warning(&format!(
                 "{name} merges received packets into larger ones, which cannot be forwarded: \
                  `ethtool -K {name} lro off`"
             ));
+        }
+    }
+
+    /// Warns of an interface with addresses of a family for which the kernel's forwarding is off.
+    fn forwarding(&mut self, name: &str, system: &System) {
+        let Some((index, _)) = system.link(name) else { return };
+        let settings = system.settings.get(index).copied().unwrap_or_default();
+        let v4 =
+            (!settings.forwards_v4, false, "IPv4", format!("net.ipv4.conf.{name}.forwarding=1"));
+        let v6 = (!settings.forwards_v6, true, "IPv6", "net.ipv6.conf.all.forwarding=1".to_owned());
+        for (is_off, is_v6, family, setting) in [v4, v6] {
+            if is_off && system.has_address(name, is_v6) {
+                self.warning(&format!(
+                    "{name}: forwarding of {family} is off, and its packets will be dropped: `sysctl -w {setting}`"
+                ));
+            }
         }
     }
 

@@ -22,6 +22,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Reporter {
     links: BTreeMap<u32, PlanePort>,
+    /// For IPv4 and for IPv6: the kernel's forwarding is off, by interface.
+    forwarding_off: BTreeMap<u32, [bool; 2]>,
     errors: u64,
     error_limiter: LogLimiter,
 }
@@ -52,6 +54,25 @@ impl Reporter {
             }
         }
         self.links.retain(|index, _| ports.get(*index).is_some());
+    }
+
+    /// Reports that the kernel's forwarding is off for a port, and that it is on again.
+    pub(super) fn report_forwarding(&mut self, ports: &Ports) {
+        for port in ports.iter() {
+            let now = ports.forwarding_off(port);
+            let before = self.forwarding_off.insert(port.interface, now).unwrap_or_default();
+            for (family, (was_off, is_off)) in ["IPv4", "IPv6"].iter().zip(before.iter().zip(now)) {
+                let name = &port.name;
+                match (was_off, is_off) {
+                    (false, true) => log::warn!(
+                        "link {name}: forwarding of {family} is off in the kernel, and its packets are dropped"
+                    ),
+                    (true, false) => log::info!("link {name}: forwarding of {family} is on"),
+                    _ => {}
+                }
+            }
+        }
+        self.forwarding_off.retain(|index, _| ports.get(*index).is_some());
     }
 
     /// Reports overruns and resynchronizations of the feeds between two counts.

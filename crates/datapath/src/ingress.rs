@@ -64,6 +64,8 @@ pub struct Ingress {
     pub locals: Arc<Locals>,
     /// The reverse path filter of IPv4 packets, and that of IPv6 packets.
     pub sources: [ReversePathFilter; 2],
+    /// For IPv4 and for IPv6: this machine is no router to the port's packets (`forwarding.rs`).
+    pub forwarding_off: [bool; 2],
     /// The host continues with other tables where this one has no route.
     pub further: bool,
     /// For IPv4 and for IPv6: the host would look the port's packets up in another table, so it
@@ -88,13 +90,15 @@ impl Ingress {
     /// over it, and the source of ICMP errors, which depends on the packet.
     fn is_like(&self, other: &Self) -> bool {
         let Self { mac, secondary_macs, member_of: _, vlans: _, table, .. } = self;
-        let Self { locals, sources, further, isolated, answers, answer_sources: _, .. } = self;
+        let Self { locals, sources, forwarding_off, further, isolated, answers, .. } = self;
+        let Self { answer_sources: _, .. } = self;
         mac.is_some()
             && *mac == other.mac
             && *secondary_macs == other.secondary_macs
             && *table == other.table
             && Arc::ptr_eq(locals, &other.locals)
             && *sources == other.sources
+            && *forwarding_off == other.forwarding_off
             && *further == other.further
             && *isolated == other.isolated
             && *answers == other.answers

@@ -28,6 +28,7 @@
 //! | `queueing` | packets that wait for an egress port whose link is slower than what comes |
 //! | `hook` | the packets that a gate or a grantor takes out of a batch and sends |
 //! | `sample` | destinations that are sampled for the auditor |
+//! | `forwarding` | packets of a port to which this machine is no router |
 //! | `fragment` | IPv4 packets over the next link's MTU, sent in parts |
 //! | `icmp_errors` | the packets whose senders get an ICMP error |
 //! | `icmp_limits` | the limits of ICMP errors |
@@ -50,6 +51,7 @@ mod batch;
 mod completion;
 mod egress;
 mod flow;
+mod forwarding;
 mod fragment;
 mod group;
 mod hold;

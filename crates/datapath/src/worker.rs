@@ -45,6 +45,7 @@ use super::answer::AnswerContext;
 use super::batch::{AHEAD, FEW, MARKING, SIZE};
 use super::completion::Completion;
 use super::egress::{Egress, EgressContext};
+use super::forwarding::refuse_forwarding;
 use super::hold::{HELD, Hold};
 use super::icmp_errors::IcmpErrors;
 use super::ingress::FrameIngress;
@@ -396,10 +397,7 @@ impl<L: Lookup> Worker<L> {
             let filtered = terms.filtered();
             let checks = filtered != [false; 2];
             if checks {
-                let tags = arrivals.iter().map(|arrival| arrival.tags.into()).chain(repeat(0));
-                let packet = |(frame, tags): (_, usize)| arena.bytes(frame).get(tags..);
-                let packets = frames.iter().zip(tags).map(packet);
-                batch.add_sources(packets.map(Option::unwrap_or_default), filtered);
+                batch.add_sources(untagged(arena, frames, arrivals), filtered);
             }
 
             let (v4, v6) = batch.lookup(tables, terms.table);
@@ -416,6 +414,10 @@ impl<L: Lookup> Worker<L> {
             // After the tables: these adjacencies contain every hop of those tables.
             let adjacencies = adjacencies.current();
             refusals.clear();
+            if terms.forwarding_off != [false; 2] {
+                let packets = untagged(arena, frames, arrivals);
+                refuse_forwarding(batch, packets, adjacencies, terms, refusals);
+            }
             if checks {
                 let ports = arrivals.iter().map(|arrival| arrival.port).chain(repeat(number));
                 refuse_spoofed(batch, adjacencies, terms, ports, refusals);
@@ -476,6 +478,17 @@ impl<L: Lookup> Worker<L> {
         }
         all
     }
+}
+
+/// Iterates over the frames of a port without the tags of VLAN devices, of which `arrivals` has the lengths.
+fn untagged<'w>(
+    arena: &'w Arena,
+    frames: &'w [Frame],
+    arrivals: &'w [FrameIngress],
+) -> impl Iterator<Item = &'w [u8]> {
+    let tags = arrivals.iter().map(|arrival| usize::from(arrival.tags)).chain(repeat(0));
+    let packets = frames.iter().zip(tags).map(|(frame, tags)| arena.bytes(frame).get(tags..));
+    packets.map(Option::unwrap_or_default)
 }
 
 /// Returns the group of the first held packet whose group is not in `done`. Packets of removed VLAN

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use fib::Prefix;
 use fingerpost_feed::fpm::{Fpm, FpmOptions, Peers, Refusal};
 use fingerpost_feed::netlink::{
-    AddressChange, AddressView, Follower, Link, Neighbor, NullFollower, RouteInfo, Rule, Target,
-    Via,
+    AddressChange, AddressView, Follower, InterfaceSettings, Link, Neighbor, NullFollower,
+    RouteInfo, Rule, Target, Via,
 };
 
 const NEW_ROUTE: u16 = 24;
@@ -98,6 +98,7 @@ impl Follower for RecordedRoutes {
     fn address(&mut self, _: &AddressView, _: AddressChange) {}
     fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
+    fn settings(&mut self, _: u32, _: InterfaceSettings) {}
 }
 
 impl RecordedRoutes {

@@ -5,8 +5,8 @@
 
 use fib::Prefix;
 use fingerpost_feed::netlink::{
-    Action, AddressChange, AddressView, Damage, Follower, Link, LinkView, Messages, Mirror,
-    Neighbor, NexthopObject, NullFollower, RouteInfo, Rule, Target,
+    Action, AddressChange, AddressView, Damage, Follower, InterfaceSettings, Link, LinkView,
+    Messages, Mirror, Neighbor, NexthopObject, NullFollower, RouteInfo, Rule, Target,
 };
 
 const GOLDEN: &[u8] = include_bytes!("golden/linux-6.18.netlink");
@@ -182,6 +182,7 @@ impl Follower for Order {
         assert!(self.links.contains(&index));
     }
     fn rules(&mut self, _: &[Rule]) {}
+    fn settings(&mut self, _: u32, _: InterfaceSettings) {}
 }
 
 impl Order {

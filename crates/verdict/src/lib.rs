@@ -109,6 +109,9 @@ pub enum Verdict {
     /// Reverse path filter (`rpf`): the source has no route, or none by this interface (RFC 3704,
     /// RFC 8704)
     Spoofed,
+    /// `run`: forwarding is off for the interface that it arrived on (`net.ipv4.conf.IFACE.forwarding`,
+    /// `net.ipv6.conf.all.forwarding`)
+    ForwardingOff,
     /// Denied by an access list (`[[access_list]]`)
     AclDenied,
     /// Beyond the rate of a `police` rule of an access list

@@ -272,6 +272,7 @@ mod tests {
             index: 2,
             mac: "02:00:00:00:00:01".to_owned(),
             secondary_macs: Vec::new(),
+            forwarding_off: Vec::new(),
             bond: None,
             vlans: Vec::new(),
             mtu: 1500,

@@ -477,7 +477,7 @@ fn prepare(
     let together = config.image.is_none();
     let mut plane = Plane::new(ports, config.engine_v4, config.engine_v6, together)?;
     plane.set_sysctls(&Sysctls::read().share(config.daemon.cores.len()));
-    plane.set_refuses_own_sources(config.interfaces.iter().all(|i| i.follows_kernel));
+    plane.set_checks_input(config.interfaces.iter().all(|i| i.follows_kernel));
     plane.set_egress_queues(config.egress_queues.iter().map(|q| q.interface.clone()).collect());
     plane.set_forwards_stacked(role.forwards_stacked());
     Ok(Prepared { plane, kernel: Kernel::open()?, warnings: Vec::new() })

@@ -306,8 +306,8 @@ impl Plane {
         // Another VRF may have a host with the same address.
         let mut by_vrf: HashMap<_, Arc<_>> = HashMap::new();
         let mut locals_of = |interface| {
-            let vrf = self.vrf_of(interface).filter(|_| self.refuses_own_sources);
-            let with_sources = || match self.refuses_own_sources {
+            let vrf = self.vrf_of(interface).filter(|_| self.ports.checks_input);
+            let with_sources = || match self.ports.checks_input {
                 true => locals.clone().with_sources_v4(self.own_v4_of(vrf)),
                 false => locals.clone(),
             };
@@ -322,6 +322,7 @@ impl Plane {
             table: self.index_of(port.table).unwrap_or(0),
             locals: locals_of(port.interface),
             sources: self.ports.rp_filters(port),
+            forwarding_off: self.ports.forwarding_off(port),
             further: port.further,
             isolated: port.isolated,
             answers: [false, true].map(|v6| self.answer_table(port, v6)),

@@ -42,7 +42,7 @@ mod neighbors;
 mod own_sources;
 pub mod policy;
 mod ports;
-mod rp_filters;
+mod settings;
 mod stacked;
 mod static_routes;
 mod store;
@@ -55,8 +55,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use feed::netlink::{
-    AddressChange, AddressView, AnyPrefix, Follower, Link, Neighbor, RouteInfo, RpFilter, Rule,
-    Target, Via,
+    AddressChange, AddressView, AnyPrefix, Follower, InterfaceSettings, Link, Neighbor, RouteInfo,
+    Rule, Target, Via,
 };
 use fib::{Choice, Full, Hop, Prefix, Publisher, Reader};
 
@@ -159,8 +159,6 @@ pub struct Plane {
     answers_from_inbound: bool,
     /// The limits of each worker's ICMP errors; `None`: those that it began with.
     icmp_limits: Option<IcmpLimits>,
-    /// Packets with a source address of this machine are dropped.
-    refuses_own_sources: bool,
     macvlans: MacVlans,
     stacked: StackedDevices,
     forwards_stacked: bool,
@@ -203,7 +201,6 @@ impl Plane {
             addresses: InterfaceAddresses::default(),
             answers_from_inbound: false,
             icmp_limits: None,
-            refuses_own_sources: false,
             macvlans: MacVlans::default(),
             stacked: StackedDevices::default(),
             forwards_stacked: false,
@@ -732,11 +729,11 @@ impl Follower for Plane {
         self.apply_rules();
     }
 
-    fn rp_filter(&mut self, interface: u32, filter: RpFilter) {
-        if filter == RpFilter::Off {
-            self.ports.kernel_filters.remove(&interface);
+    fn settings(&mut self, interface: u32, settings: InterfaceSettings) {
+        if settings == InterfaceSettings::default() {
+            self.ports.kernel_settings.remove(&interface);
         } else {
-            self.ports.kernel_filters.insert(interface, filter);
+            self.ports.kernel_settings.insert(interface, settings);
         }
         self.locals_changed = true;
         self.count_change();
@@ -777,7 +774,7 @@ impl Follower for WithoutRoutes<'_> {
         self.0.rules(rules);
     }
 
-    fn rp_filter(&mut self, interface: u32, filter: RpFilter) {
-        self.0.rp_filter(interface, filter);
+    fn settings(&mut self, interface: u32, settings: InterfaceSettings) {
+        self.0.settings(interface, settings);
     }
 }

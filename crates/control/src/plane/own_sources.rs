@@ -175,11 +175,12 @@ impl Plane {
         })
     }
 
-    /// Sets whether IPv4 packets with a source address of this machine are dropped, as by Linux. A gate
-    /// handles them itself.
-    pub fn set_refuses_own_sources(&mut self, refuses: bool) {
-        self.locals_changed |= self.refuses_own_sources != refuses;
-        self.refuses_own_sources = refuses;
+    /// Sets whether packets are dropped that Linux drops at its input: IPv4 packets with a source address of
+    /// this machine, and packets of an interface whose forwarding is off. A gate handles the former itself,
+    /// and forwards what it has decided to forward.
+    pub fn set_checks_input(&mut self, checks: bool) {
+        self.locals_changed |= self.ports.checks_input != checks;
+        self.ports.checks_input = checks;
     }
 
     /// Returns the source addresses of ICMP errors about packets that arrived on an interface.

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use feed::netlink::{Link, RpFilter};
+use feed::netlink::{InterfaceSettings, Link};
 
 use super::policy::{RuleConflict, RuleResult};
 use crate::links;
@@ -175,8 +175,10 @@ pub struct Ports {
     left_vlans: Vec<LeftVlan>,
     /// The names of the devices that have an egress queue of their own; the first has number 1.
     egress_queues: Vec<String>,
-    /// The kernel's reverse path filters by interface.
-    pub(super) kernel_filters: HashMap<u32, RpFilter>,
+    /// The kernel's settings by interface, where they differ from the default.
+    pub(super) kernel_settings: HashMap<u32, InterfaceSettings>,
+    /// Packets that Linux drops at its input are dropped (`Plane::set_checks_input`).
+    pub(super) checks_input: bool,
 }
 
 impl Ports {

@@ -19,7 +19,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use feed::netlink::{
-    AddressChange, AddressView, AnyPrefix, Follower, Link, Neighbor, RouteInfo, Rule,
+    AddressChange, AddressView, AnyPrefix, Follower, InterfaceSettings, Link, Neighbor, RouteInfo,
+    Rule,
 };
 use fib::{Choice, Family, Full, Hop, HopTable, Prefix, Updater};
 
@@ -173,4 +174,6 @@ impl Follower for StaticFollower<'_> {
     fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
 
     fn rules(&mut self, _: &[Rule]) {}
+
+    fn settings(&mut self, _: u32, _: InterfaceSettings) {}
 }

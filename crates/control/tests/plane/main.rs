@@ -7,7 +7,9 @@ mod stacked;
 use std::net::IpAddr;
 
 use datapath::{FlowHash, FlowKey, IcmpLimits, Lookup, ReversePathFilter, Verdict};
-use feed::netlink::{Action, AddressChange, AddressView, Follower, Link, RpFilter, Rule, Target};
+use feed::netlink::{
+    Action, AddressChange, AddressView, Follower, InterfaceSettings, Link, RpFilter, Rule, Target,
+};
 use fib::Hop;
 use fingerpost_control::plane::PlanePort;
 use fingerpost_control::sysctls::Sysctls;
@@ -482,7 +484,7 @@ fn own_source_is_refused_in_the_vrf_of_its_interface() {
             rig.plane.address(&view, AddressChange::Set);
         }
         for (refuses, want) in [(true, [[true, false], [false, true]]), (false, [[false; 2]; 2])] {
-            rig.plane.set_refuses_own_sources(refuses);
+            rig.plane.set_checks_input(refuses);
             rig.commit();
             let ingresses = rig.ingresses.current();
             let refused = |port| own.map(|own| ingresses.get(port).locals.holds_source_v4(own));
@@ -516,20 +518,41 @@ fn own_address_in_a_followed_table_is_own_as_one_in_the_local_table_is() {
 fn port_has_the_filter_of_the_configuration_or_else_that_of_the_kernel() {
     use ReversePathFilter::{Loose, Off, Strict};
     for mut rig in both() {
+        let filtering = |rp_filter| InterfaceSettings { rp_filter, ..InterfaceSettings::default() };
         let filters = |rig: &mut Rig| {
             rig.commit();
             let ingresses = rig.ingresses.current();
             [0, 1, 2].map(|port| ingresses.get(port).sources)
         };
         assert_eq!(filters(&mut rig), [[Off, Off]; 3]);
-        rig.plane.rp_filter(1, RpFilter::Strict);
-        rig.plane.rp_filter(3, RpFilter::Loose);
+        rig.plane.settings(1, filtering(RpFilter::Strict));
+        rig.plane.settings(3, filtering(RpFilter::Loose));
         assert_eq!(filters(&mut rig), [[Strict, Off], [Off, Off], [Loose, Off]]);
         rig.plane.set_sources(&[Some(Loose), Some(Strict), Some(Off)]);
         assert_eq!(filters(&mut rig), [[Loose, Loose], [Strict, Strict], [Off, Off]]);
-        rig.plane.rp_filter(1, RpFilter::Off);
+        rig.plane.settings(1, filtering(RpFilter::Off));
         rig.plane.set_sources(&[None; 3]);
         assert_eq!(filters(&mut rig), [[Off, Off], [Off, Off], [Loose, Off]]);
+    }
+}
+
+#[test]
+fn forwarding_is_off_by_the_settings_of_the_interface_if_the_input_is_checked() {
+    for mut rig in both() {
+        let off = |rig: &mut Rig| {
+            rig.commit();
+            let ingresses = rig.ingresses.current();
+            [0, 1, 2].map(|port| ingresses.get(port).forwarding_off)
+        };
+        let settings = InterfaceSettings { forwards_v4: false, ..InterfaceSettings::default() };
+        rig.plane.settings(1, settings);
+        assert_eq!(off(&mut rig), [[false; 2]; 3]);
+        rig.plane.set_checks_input(true);
+        assert_eq!(off(&mut rig), [[true, false], [false; 2], [false; 2]]);
+        rig.plane.settings(3, InterfaceSettings { forwards_v6: false, ..settings });
+        assert_eq!(off(&mut rig), [[true, false], [false; 2], [true; 2]]);
+        rig.plane.settings(1, InterfaceSettings::default());
+        assert_eq!(off(&mut rig), [[false; 2], [false; 2], [true; 2]]);
     }
 }
 

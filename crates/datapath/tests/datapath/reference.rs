@@ -36,6 +36,8 @@ pub(crate) struct Entrance {
     /// The table's index in the list.
     pub(crate) table: usize,
     pub(crate) sources: [ReversePathFilter; 2],
+    /// It is no router to IPv4 packets; to IPv6 packets.
+    pub(crate) forwarding_off: [bool; 2],
     /// The host continues with other tables where this one has no route.
     pub(crate) further: bool,
 }
@@ -178,6 +180,11 @@ impl Model {
             return Err(Verdict::MartianSource);
         }
         let routes = table.routes4.iter().map(|&(block, len, way)| (block.into(), len, way));
+        let target = best(dst.into(), 32, routes.clone());
+        let is_hosts = self.is_hosts(port, target);
+        if self.ports[port].forwarding_off[0] && (packet[8] <= 1 || !is_hosts) {
+            return Err(Verdict::ForwardingOff);
+        }
         let back = best(src.into(), 32, routes.clone());
         let [filter, _] = self.ports[port].sources;
         if !self.source_is_right(filter, port, back, table.own4.contains(&src)) {
@@ -249,6 +256,11 @@ impl Model {
         if block("fe80::", 10, src) {
             return Err(Verdict::LinkLocal);
         }
+        let target = best(dst, 128, table.routes6.iter().copied());
+        let leads = matches!(target, Some(RouteTarget::To(_) | RouteTarget::Group(_)));
+        if self.ports[port].forwarding_off[1] && (packet[7] <= 1 || leads) {
+            return Err(Verdict::ForwardingOff);
+        }
         let back = best(src, 128, table.routes6.iter().copied());
         let [_, filter] = self.ports[port].sources;
         if !self.source_is_right(filter, port, back, table.own6.contains(&src)) {
@@ -288,6 +300,14 @@ impl Model {
             ReversePathFilter::Off => true,
             ReversePathFilter::Loose => !own,
             ReversePathFilter::Strict => !own && ports.contains(&port),
+        }
+    }
+
+    /// Returns whether packets by this target are the host's.
+    fn is_hosts(&self, port: usize, target: Option<RouteTarget>) -> bool {
+        match target {
+            None => self.ports[port].further,
+            Some(target) => matches!(target, RouteTarget::Host),
         }
     }
 

@@ -97,6 +97,7 @@ pub(crate) fn model() -> Model {
         mac: mac(port),
         table: port / 2,
         sources: sources[port],
+        forwarding_off: [false; 2],
         further: port == 1,
     };
     Model {
@@ -158,6 +159,7 @@ pub(crate) fn ingresses(model: &Model) -> Ingresses {
             table: entrance.table,
             locals,
             sources: entrance.sources,
+            forwarding_off: entrance.forwarding_off,
             further: entrance.further,
             ..Ingress::default()
         }

@@ -240,11 +240,12 @@ fn every_verdict_has_a_test_that_leads_to_it() {
     let made = made_by_hand();
     // Other tests lead to the verdicts of gates (crates/gatekeeper/tests/vantage), of grantors
     // (smoke/grantor_test.sh), of punts (punts.rs), of ICMP errors (icmp_errors.rs), of access lists
-    // (access.rs) and of queues (queues.rs).
+    // (access.rs) and of queues (queues.rs), and to those of a port's settings (sources.rs).
     let plain = |verdict: &Verdict| !verdict.is_gates() && !verdict.is_grantors();
     for verdict in Verdict::ALL.into_iter().filter(plain) {
         let by_hand = made.iter().any(|(expect, _)| *expect == verdict);
-        let by_port = matches!(verdict, Verdict::TxFull | Verdict::NoHost | Verdict::Spoofed);
+        let by_port = matches!(verdict, Verdict::TxFull | Verdict::NoHost);
+        let by_port = by_port || matches!(verdict, Verdict::Spoofed | Verdict::ForwardingOff);
         let by_waiting = verdict == Verdict::Unresolved;
         // The tests of a port's own counters: losses.rs, and control.rs and root_start.rs of the
         // router.
@@ -278,7 +279,7 @@ fn drawn_and_spoilt_packets_end_as_in_the_model() {
         let by_punts = is_of_punts(verdict) || is_of_icmp_errors(verdict);
         let by_state = by_state || by_punts || verdict.is_gates() || verdict.is_ports();
         let by_state = by_state || verdict.is_grantors() || is_of_access_lists(verdict);
-        let by_state = by_state || is_of_queues(verdict);
+        let by_state = by_state || is_of_queues(verdict) || verdict == Verdict::ForwardingOff;
         assert!(by_state || met >= 100, "{verdict:?} met {met} times");
     }
 }

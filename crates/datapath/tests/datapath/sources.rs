@@ -174,6 +174,28 @@ fn drawn_sources_end_as_in_the_model() {
 }
 
 #[test]
+fn port_whose_forwarding_is_off_leaves_the_host_its_packets_and_drops_the_others() {
+    let mut rng = fastrand::Rng::with_seed(78);
+    for off in [[true, false], [false, true], [true, true]] {
+        for port in 0..3 {
+            let mut rig = grouped();
+            rig.model.ports[port].forwarding_off = off;
+            check(&mut rig, port, Strict);
+            let (mut refused, mut sent) = (0, 0);
+            for _ in 0..100 {
+                let frames: Vec<_> =
+                    (0..rng.usize(1..256)).map(|_| arriving(draw(&mut rng), port)).collect();
+                let counted = rig.compare_on(port, &frames);
+                refused += counted.count(Verdict::ForwardingOff);
+                sent += counted.sent();
+            }
+            assert!(refused > 50, "{off:?} on port {port}: {refused}");
+            assert_eq!(sent == 0, off == [true; 2], "{off:?} on port {port}: {sent}");
+        }
+    }
+}
+
+#[test]
 fn adjacency_without_a_port_has_no_exit() {
     assert_eq!(Adjacency::NONE.exit(), None);
     assert_eq!(Adjacency::BLACKHOLE.behind(3).exit(), Some(3));

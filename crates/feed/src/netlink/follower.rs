@@ -96,6 +96,24 @@ impl RpFilter {
     }
 }
 
+/// The kernel's settings of an interface that decide which of its packets are forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceSettings {
+    /// The reverse path filter of IPv4 packets.
+    pub rp_filter: RpFilter,
+    /// IPv4 packets that arrive on it are forwarded.
+    pub forwards_v4: bool,
+    /// IPv6 packets that arrive on it are forwarded.
+    pub forwards_v6: bool,
+}
+
+impl Default for InterfaceSettings {
+    /// Makes settings that refuse no packet.
+    fn default() -> Self {
+        Self { rp_filter: RpFilter::Off, forwards_v4: true, forwards_v6: true }
+    }
+}
+
 /// A change of an interface's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressChange {
@@ -127,9 +145,9 @@ pub trait Follower {
     /// Reports the complete list of rules after a change, IPv4 first, by priority.
     fn rules(&mut self, rules: &[Rule]);
 
-    /// Reports the kernel's reverse path filter of an interface, with the setting for all interfaces
-    /// applied. One that is never reported is off. Ignored unless implemented.
-    fn rp_filter(&mut self, _interface: u32, _filter: RpFilter) {}
+    /// Reports the kernel's settings of an interface, with those for all interfaces applied. An interface
+    /// that is never reported has the default.
+    fn settings(&mut self, interface: u32, settings: InterfaceSettings);
 }
 
 /// A follower that ignores all reports.
@@ -143,4 +161,5 @@ impl Follower for NullFollower {
     fn address(&mut self, _: &AddressView, _: AddressChange) {}
     fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
+    fn settings(&mut self, _: u32, _: InterfaceSettings) {}
 }

@@ -48,14 +48,15 @@ use self::order::RouteChange;
 use self::paths::{Path, ResolveContext};
 use super::address::AddressView;
 use super::error::Damage;
-use super::follower::{Follower, RouteInfo, RpFilter};
+use super::follower::{Follower, InterfaceSettings, RouteInfo};
 use super::link::{Link, LinkView};
 use super::message::Message;
 use super::neighbor::{Neighbor, NeighborView};
-use super::netconf::{ALL, DEFAULT, NetconfView};
+use super::netconf::NetconfView;
 use super::nexthop::{NexthopObject, NexthopObjectView};
 use super::route::{RouteNexthop, RouteView};
 use super::rule::Rule;
+use super::settings::ReportedSettings;
 use super::uapi::{
     RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNETCONF, RTM_DELNEXTHOP, RTM_DELROUTE,
     RTM_DELRULE, RTM_F_CLONED, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNETCONF,
@@ -81,8 +82,7 @@ pub struct Mirror {
     nexthop_objects: BTreeMap<u32, NexthopObject>,
     /// The families and interface indexes with `ignore_routes_with_linkdown` set.
     ignoring: BTreeSet<(bool, i32)>,
-    /// `rp_filter` by interface index.
-    rp_filters: BTreeMap<i32, u32>,
+    settings: ReportedSettings,
     /// The kernel has changed settings without a message about each of them.
     is_stale: bool,
     rules: Vec<Rule>,
@@ -483,7 +483,7 @@ impl Mirror {
     }
 
     fn set_netconf(&mut self, view: &NetconfView, is_present: bool, to: &mut dyn Follower) {
-        self.set_rp_filter(view, is_present, to);
+        self.set_settings(view, is_present, to);
         let key = (view.v6, view.index);
         let changed = match view.ignores_linkdown.filter(|_| is_present) {
             Some(true) => self.ignoring.insert(key),
@@ -499,36 +499,23 @@ impl Mirror {
         }
     }
 
-    /// Applies `rp_filter`, and reports the interfaces whose filter it changes.
-    fn set_rp_filter(&mut self, view: &NetconfView, is_present: bool, to: &mut dyn Follower) {
-        if view.v6 || is_present && view.rp_filter.is_none() {
-            return;
-        }
-        let affected: Vec<i32> = match view.index {
-            ALL => self.rp_filters.keys().copied().collect(),
-            index => vec![index],
-        };
-        let before: Vec<_> = affected.iter().map(|&index| self.rp_filter(index)).collect();
-        let replaced = match view.rp_filter.filter(|_| is_present) {
-            Some(value) => self.rp_filters.insert(view.index, value),
-            None => self.rp_filters.remove(&view.index),
-        };
-        // The kernel copies a new default to the interfaces whose own value was never set.
-        self.is_stale |= view.index == DEFAULT && replaced.is_some() && replaced != view.rp_filter;
-        for (index, before) in affected.into_iter().zip(before) {
-            let now = self.rp_filter(index);
+    /// Returns the settings of the interfaces of which the kernel has reported some.
+    pub fn settings(&self) -> BTreeMap<u32, InterfaceSettings> {
+        let known = self.settings.interfaces(&ReportedSettings::default());
+        known.into_iter().map(|index| (index.cast_unsigned(), self.settings.of(index))).collect()
+    }
+
+    /// Applies the settings, and reports the interfaces whose settings they change.
+    fn set_settings(&mut self, view: &NetconfView, is_present: bool, to: &mut dyn Follower) {
+        self.is_stale |= self.settings.is_copied(view);
+        for (index, before) in self.settings.apply(view, is_present) {
+            let now = self.settings.of(index);
             if let Ok(interface) = u32::try_from(index)
                 && now != before
             {
-                to.rp_filter(interface, now);
+                to.settings(interface, now);
             }
         }
-    }
-
-    /// Returns the reverse path filter of an interface: the larger of its own value and that for all.
-    fn rp_filter(&self, index: i32) -> RpFilter {
-        let all = self.rp_filters.get(&ALL).copied().unwrap_or(0);
-        self.rp_filters.get(&index).map_or(RpFilter::Off, |&own| RpFilter::of(own.max(all)))
     }
 
     fn set_neighbor(&mut self, view: &NeighborView, is_present: bool, to: &mut dyn Follower) {

@@ -36,6 +36,7 @@ mod nexthop;
 mod owner;
 mod route;
 mod rule;
+mod settings;
 mod socket;
 mod uapi;
 
@@ -43,7 +44,9 @@ pub use crate::prefix::AnyPrefix;
 pub use address::AddressView;
 pub use attribute::{Attribute, Attributes};
 pub use error::{Damage, Error};
-pub use follower::{AddressChange, Follower, NullFollower, RouteInfo, RpFilter, Target, Via};
+pub use follower::{
+    AddressChange, Follower, InterfaceSettings, NullFollower, RouteInfo, RpFilter, Target, Via,
+};
 pub use kernel::{Kernel, KernelCounters, KernelOptions, KernelProgress};
 pub use link::{Link, LinkView, Vlan};
 pub use lookup::{Lookup, LookupResult};

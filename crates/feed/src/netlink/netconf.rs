@@ -1,4 +1,4 @@
-//! Per-interface settings (`netconf`), of which two affect forwarding.
+//! Per-interface settings (`netconf`), of which some affect forwarding.
 //!
 //! `RTM_NEWNETCONF`, `struct netconfmsg` of one byte, the family, padded to four. The index is that of
 //! an interface, -1 for all, or -2 for the default of new ones.
@@ -6,7 +6,8 @@
 use super::error::Damage;
 use super::message::Message;
 use super::uapi::{
-    AF_INET, AF_INET6, NETCONFA_IFINDEX, NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN, NETCONFA_RP_FILTER,
+    AF_INET, AF_INET6, NETCONFA_FORCE_FORWARDING, NETCONFA_FORWARDING, NETCONFA_IFINDEX,
+    NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN, NETCONFA_RP_FILTER,
 };
 
 /// The index of the settings for all interfaces.
@@ -26,6 +27,10 @@ pub struct NetconfView {
     pub ignores_linkdown: Option<bool>,
     /// `rp_filter`, if the message has it; there is none for IPv6.
     pub rp_filter: Option<u32>,
+    /// `forwarding`, if the message has it.
+    pub forwarding: Option<bool>,
+    /// `force_forwarding` of IPv6, if the message has it.
+    pub force_forwarding: Option<bool>,
 }
 
 impl NetconfView {
@@ -39,8 +44,14 @@ impl NetconfView {
         if !matches!(head[0], AF_INET | AF_INET6) {
             return Ok(None);
         }
-        let mut view =
-            Self { v6: head[0] == AF_INET6, index: 0, ignores_linkdown: None, rp_filter: None };
+        let mut view = Self {
+            v6: head[0] == AF_INET6,
+            index: 0,
+            ignores_linkdown: None,
+            rp_filter: None,
+            forwarding: None,
+            force_forwarding: None,
+        };
         for attribute in attributes {
             let attribute = attribute?;
             match attribute.kind {
@@ -48,6 +59,8 @@ impl NetconfView {
                 NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN => {
                     view.ignores_linkdown = Some(attribute.u32()? != 0);
                 }
+                NETCONFA_FORWARDING => view.forwarding = Some(attribute.u32()? != 0),
+                NETCONFA_FORCE_FORWARDING => view.force_forwarding = Some(attribute.u32()? != 0),
                 NETCONFA_RP_FILTER => view.rp_filter = Some(attribute.u32()?),
                 _ => {}
             }

@@ -155,8 +155,11 @@ pub(crate) const NUD_PERMANENT: u16 = 0x80;
 
 // linux/netconf.h
 pub(crate) const NETCONFA_IFINDEX: u16 = 1;
+pub(crate) const NETCONFA_FORWARDING: u16 = 2;
 pub(crate) const NETCONFA_RP_FILTER: u16 = 3;
 pub(crate) const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
+/// Since Linux 6.17.
+pub(crate) const NETCONFA_FORCE_FORWARDING: u16 = 9;
 
 // linux/fib_rules.h
 pub(crate) const FRA_DST: u16 = 1;

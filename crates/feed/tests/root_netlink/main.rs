@@ -337,27 +337,45 @@ fn routes_without_carrier_follow_ignore_routes_with_linkdown() {
     set(&mut kernel, &mut recorded, "ipv6/conf/a0", "1");
 }
 
+/// Compares the reported settings with the kernel's files; returns those of a0 and b0.
+fn settings_of_a0_and_b0(
+    kernel: &mut Kernel,
+    recorded: &mut RecordedState,
+    step: &str,
+) -> [InterfaceSettings; 2] {
+    let setting = |path: &str| -> Option<u32> {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/{path}")).ok()?;
+        Some(text.trim().parse().expect("a number"))
+    };
+    let get = |path: &str| setting(path).expect("a setting");
+    drain(kernel, recorded);
+    let mut found = [None; 2];
+    for (index, link) in &recorded.links {
+        let name = &link.name;
+        let filter = |name: &str| get(&format!("ipv4/conf/{name}/rp_filter"));
+        // Before Linux 6.17 there is no such setting.
+        let forced = setting(&format!("ipv6/conf/{name}/force_forwarding")).unwrap_or(0);
+        let expected = InterfaceSettings {
+            rp_filter: RpFilter::of(filter(name).max(filter("all"))),
+            forwards_v4: get(&format!("ipv4/conf/{name}/forwarding")) != 0,
+            forwards_v6: get("ipv6/conf/all/forwarding") != 0 || forced != 0,
+        };
+        let settings = recorded.settings.get(index).copied().unwrap_or_default();
+        assert_eq!(settings, expected, "{name} after {step}");
+        if let Some(at) = ["a0", "b0"].iter().position(|known| known == name) {
+            found[at] = Some(settings);
+        }
+    }
+    found.map(|settings| settings.expect("a link"))
+}
+
+fn set(path: &str, value: &str) {
+    std::fs::write(format!("/proc/sys/net/{path}"), value).expect("it is set");
+}
+
 #[test]
 fn reverse_path_filters_follow_the_settings_of_interfaces_and_of_all() {
     let (mut kernel, mut recorded) = started();
-    let path = |name: &str| format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
-    let setting = |name: &str| -> u32 {
-        std::fs::read_to_string(path(name)).expect("a setting").trim().parse().expect("a number")
-    };
-    // Compares the reports with the settings themselves; returns the filters of a0 and b0.
-    let check = |kernel: &mut Kernel, recorded: &mut RecordedState, step: &str| {
-        drain(kernel, recorded);
-        let filter = |index: &u32| recorded.rp_filters.get(index).copied().unwrap_or_default();
-        let expected = |link: &Link| RpFilter::of(setting(&link.name).max(setting("all")));
-        for (index, link) in &recorded.links {
-            assert_eq!(filter(index), expected(link), "{} after {step}", link.name);
-        }
-        let of = |name: &str| {
-            let (index, _) = recorded.links.iter().find(|(_, link)| link.name == name).unwrap();
-            filter(index)
-        };
-        [of("a0"), of("b0")]
-    };
     use RpFilter::{Loose, Off, Strict};
     let steps_and_filters = [
         ("all", "0", None),
@@ -372,20 +390,62 @@ fn reverse_path_filters_follow_the_settings_of_interfaces_and_of_all() {
     ];
     for (name, value, filters) in steps_and_filters {
         let step = format!("{name} {value}");
-        std::fs::write(path(name), value).expect("it is set");
-        let found = check(&mut kernel, &mut recorded, &step);
-        assert!(filters.is_none_or(|filters| filters == found), "{step}: {found:?}");
+        set(&format!("ipv4/conf/{name}/rp_filter"), value);
+        let found = settings_of_a0_and_b0(&mut kernel, &mut recorded, &step);
+        let of = found.map(|settings| settings.rp_filter);
+        assert!(filters.is_none_or(|filters| filters == of), "{step}: {of:?}");
         kernel.resynchronize().expect("it begins");
-        assert_eq!(check(&mut kernel, &mut recorded, "a resynchronization"), found);
+        let step = "a resynchronization";
+        assert_eq!(settings_of_a0_and_b0(&mut kernel, &mut recorded, step), found);
     }
     // A new device has the default.
     ip("link add d0 type veth peer name d1");
-    check(&mut kernel, &mut recorded, "a new device");
+    settings_of_a0_and_b0(&mut kernel, &mut recorded, "a new device");
     let (&d0, _) = recorded.links.iter().find(|(_, link)| link.name == "d0").unwrap();
-    assert_eq!(recorded.rp_filters.get(&d0), Some(&Strict));
+    assert_eq!(recorded.settings[&d0].rp_filter, Strict);
     ip("link del d0");
-    check(&mut kernel, &mut recorded, "its end");
-    assert_eq!(recorded.rp_filters.get(&d0), Some(&Off));
+    settings_of_a0_and_b0(&mut kernel, &mut recorded, "its end");
+    assert_eq!(recorded.settings[&d0].rp_filter, Off);
+}
+
+#[test]
+fn forwarding_follows_the_settings_of_interfaces_and_of_all() {
+    let (mut kernel, mut recorded) = started();
+    // The families that a0 and b0 forward: IPv4, IPv6.
+    let steps_and_forwarding = [
+        ("ipv4/ip_forward", "0", [[false; 2]; 2], true),
+        ("ipv6/conf/all/forwarding", "0", [[false; 2]; 2], false),
+        ("ipv4/conf/b0/forwarding", "1", [[false, false], [true, false]], false),
+        ("ipv6/conf/a0/forwarding", "1", [[false, false], [true, false]], false),
+        ("ipv6/conf/all/forwarding", "1", [[false, true], [true, true]], false),
+        ("ipv4/ip_forward", "1", [[true; 2]; 2], false),
+        ("ipv4/conf/a0/forwarding", "0", [[false, true], [true, true]], false),
+    ];
+    let forwarding = |found: [InterfaceSettings; 2]| {
+        found.map(|settings| [settings.forwards_v4, settings.forwards_v6])
+    };
+    for (path, value, expected, is_v6_unknown) in steps_and_forwarding {
+        set(path, value);
+        let step = format!("{path} {value}");
+        let found = settings_of_a0_and_b0(&mut kernel, &mut recorded, &step);
+        assert!(is_v6_unknown || forwarding(found) == expected, "{step}: {found:?}");
+        kernel.resynchronize().expect("it begins");
+        let step = "a resynchronization";
+        assert_eq!(settings_of_a0_and_b0(&mut kernel, &mut recorded, step), found);
+    }
+    set("ipv6/conf/all/forwarding", "0");
+    let forced = "ipv6/conf/b0/force_forwarding";
+    if std::fs::exists(format!("/proc/sys/net/{forced}")).expect("it can be tested") {
+        set(forced, "1");
+        let found = settings_of_a0_and_b0(&mut kernel, &mut recorded, "force_forwarding");
+        assert_eq!(forwarding(found), [[false, false], [true, true]]);
+    }
+    // A new device has the default.
+    set("ipv4/conf/default/forwarding", "0");
+    ip("link add d0 type veth peer name d1");
+    settings_of_a0_and_b0(&mut kernel, &mut recorded, "a new device");
+    let (&d0, _) = recorded.links.iter().find(|(_, link)| link.name == "d0").unwrap();
+    assert!(!recorded.settings[&d0].forwards_v4);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use fib::Prefix;
 use fingerpost_feed::netlink::{
-    AddressChange, AddressView, Follower, Kernel, Link, Mirror, Neighbor, RouteInfo, RpFilter,
-    Rule, Target, Via,
+    AddressChange, AddressView, Follower, InterfaceSettings, Kernel, Link, Mirror, Neighbor,
+    RouteInfo, Rule, Target, Via,
 };
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
@@ -103,7 +103,7 @@ pub(crate) struct RecordedState {
     pub(crate) addresses: BTreeMap<(u32, IpAddr, u8), AddressView>,
     pub(crate) neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
     pub(crate) rules: Vec<Rule>,
-    pub(crate) rp_filters: BTreeMap<u32, RpFilter>,
+    pub(crate) settings: BTreeMap<u32, InterfaceSettings>,
     pub(crate) calls: usize,
 }
 
@@ -153,10 +153,10 @@ impl Follower for RecordedState {
         self.calls += 1;
         self.rules = rules.to_vec();
     }
-    fn rp_filter(&mut self, interface: u32, filter: RpFilter) {
+    fn settings(&mut self, interface: u32, settings: InterfaceSettings) {
         self.calls += 1;
-        let before = self.rp_filters.insert(interface, filter).unwrap_or_default();
-        assert_ne!(before, filter, "{interface}: a report without a change");
+        let before = self.settings.insert(interface, settings).unwrap_or_default();
+        assert_ne!(before, settings, "{interface}: a report without a change");
     }
 }
 

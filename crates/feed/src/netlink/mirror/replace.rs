@@ -38,14 +38,12 @@ impl Mirror {
                 to.neighbor(key.0, key.1, Some(neighbor));
             }
         }
-        let filtered: BTreeSet<i32> =
-            self.rp_filters.keys().chain(new.rp_filters.keys()).copied().collect();
-        for index in filtered {
-            let filter = new.rp_filter(index);
+        for index in self.settings.interfaces(&new.settings) {
+            let settings = new.settings.of(index);
             if let Ok(interface) = u32::try_from(index)
-                && filter != self.rp_filter(index)
+                && settings != self.settings.of(index)
             {
-                to.rp_filter(interface, filter);
+                to.settings(interface, settings);
             }
         }
         self.report_differences::<u32>(&new, to);
