@@ -23,11 +23,15 @@ pass() {
 forwarded() { grep -c forwarded "$work/kernel.$case" || true; }
 # The kernel sets all interfaces when the setting for all changes.
 cases=("ip_forward=1 all=1" "ip_forward=0 all=1" "ip_forward=0 r0=1 all=1" "ip_forward=1 r0=0 all=1" "ip_forward=1 all=0" "ip_forward=0 all=0")
+# Since Linux 6.17.
+forced=net.ipv6.conf.r0.force_forwarding
+if within router sysctl -qn "$forced" >/dev/null 2>&1; then cases+=("ip_forward=1 all=0 force=1"); fi
 sysctls() { # CASE
     local setting
     for setting in $1; do
         case $setting in
         ip_forward=*) within router sysctl -qw "net.ipv4.$setting" ;;
+        force=*) within router sysctl -qw "$forced=${setting#*=}" ;;
         all=*) within router sysctl -qw "net.ipv6.conf.all.forwarding=${setting#*=}" ;;
         *) within router sysctl -qw "net.ipv4.conf.${setting%=*}.forwarding=${setting#*=}" ;;
         esac
@@ -66,10 +70,13 @@ for case in "${cases[@]}"; do
     "ip_forward=1 r0=0 all=1") expected=5 ;;
     "ip_forward=1 all=0") expected=3 ;;
     "ip_forward=0 all=0") expected=9 ;;
+    "ip_forward=1 all=0 force=1") expected=1 ;;
     esac
     [ "$refused" = "$expected" ] || fail "$case: $refused packets are refused, not $expected"
     echo "   $case, the router: the same outcomes, $sent sent, $refused refused, off at r0: $(off)"
 done
+[ "${#cases[@]}" = 6 ] || sysctls force=0
+sysctls "ip_forward=0"
 within router "$program" run --check -c "$work/router.toml" >"$work/check" 2>&1 || true
 for setting in net.ipv4.conf.r0.forwarding net.ipv6.conf.all.forwarding; do
     grep -q "forwarding of .* is off.*sysctl -w $setting=1" "$work/check" || fail "no warning of $setting: $(cat "$work/check")"

@@ -57,7 +57,7 @@ use super::plane::{
 };
 use super::report::{FEEDS, FeedCounts, Reporter};
 use super::route_source::{KernelScope, RouteSource};
-use super::sysctls::Sysctls;
+use super::sysctls::{self, Sysctls};
 use api::{Audit, Event, EventKind};
 use datapath::{MARKS, WantReceiver};
 
@@ -494,6 +494,10 @@ impl KernelSync {
     fn follow_sysctls(&mut self) {
         if !matches!(self.source, RouteSource::Static) {
             self.plane.set_sysctls(&Sysctls::read().share(self.wanted.len()));
+            let off = self.plane.ports().without_forwarding_v6();
+            let forced = off.filter(|port| sysctls::forces_forwarding_v6(&port.name));
+            let forced = forced.map(|port| port.interface).collect();
+            self.plane.set_forced_forwarding_v6(forced);
         }
     }
 

@@ -41,6 +41,7 @@ use crate::egress_queues::EgressQueues;
 use crate::links;
 use crate::plan::{self, LARGEST_MTU, PlannedInterface, WorkerPlan};
 use crate::start::{StartError, wanted_queues};
+use crate::sysctls::forces_forwarding_v6;
 
 /// The queueing disciplines that an interface has if no operator has set one, by its driver and
 /// `net.core.default_qdisc`.
@@ -288,7 +289,8 @@ impl Findings {
         let settings = system.settings.get(index).copied().unwrap_or_default();
         let v4 =
             (!settings.forwards_v4, false, "IPv4", format!("net.ipv4.conf.{name}.forwarding=1"));
-        let v6 = (!settings.forwards_v6, true, "IPv6", "net.ipv6.conf.all.forwarding=1".to_owned());
+        let off_v6 = !settings.forwards_v6 && !forces_forwarding_v6(name);
+        let v6 = (off_v6, true, "IPv6", "net.ipv6.conf.all.forwarding=1".to_owned());
         for (is_off, is_v6, family, setting) in [v4, v6] {
             if is_off && system.has_address(name, is_v6) {
                 self.warning(&format!(

@@ -9,6 +9,7 @@
 //!   net.ipv6.fib_multipath_hash_policy                 by a number, or one by one if it is 3
 //!   net.ipv4.fib_multipath_hash_fields
 //!   net.ipv6.fib_multipath_hash_fields
+//!   net.ipv6.conf.IFACE.force_forwarding               forwarding of IPv6, where that of all is off
 //! ```
 //!
 //! The kernel reports no change of them, so the control thread reads them once a second
@@ -53,6 +54,13 @@ impl Sysctls {
             flow_keys: ["ipv4", "ipv6"].map(|family| flow_key(root, family)),
         }
     }
+}
+
+/// Returns whether an interface forwards IPv6 packets even if forwarding is off for all interfaces (since
+/// Linux 6.17).
+pub(crate) fn forces_forwarding_v6(interface: &str) -> bool {
+    let root = Path::new("/proc/sys/net/ipv6/conf").join(interface);
+    number(&root, "force_forwarding").is_some_and(|value| value != 0)
 }
 
 fn icmp_limits(root: &Path) -> IcmpLimits {

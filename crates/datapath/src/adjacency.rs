@@ -118,6 +118,13 @@ impl Adjacency {
         Self { macs: [a, b, c, d, e, f, g, h, i, j, k, l], port, mtu }
     }
 
+    /// Returns the adjacency for packets of at most `mtu` bytes: that of a route with an MTU of its own, where
+    /// the link carries longer packets.
+    #[must_use]
+    pub fn limited_to(self, mtu: u16) -> Self {
+        if self.port().is_ok() { Self { mtu: self.mtu.min(mtu), ..self } } else { self }
+    }
+
     /// Returns the port's number, or the verdict of an adjacency without a port.
     #[inline(always)]
     pub fn port(&self) -> Result<u16, Verdict> {

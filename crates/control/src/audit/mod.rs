@@ -158,7 +158,14 @@ mod tests {
     use super::*;
 
     fn via(interface: u32, gateway: Option<[u8; 4]>, weight: u16, onlink: bool) -> Via {
-        Via { interface, gateway: gateway.map(IpAddr::from), weight, onlink, source: None }
+        Via {
+            interface,
+            gateway: gateway.map(IpAddr::from),
+            weight,
+            onlink,
+            source: None,
+            mtu: None,
+        }
     }
 
     #[test]

@@ -118,6 +118,8 @@ struct SavedVia {
     onlink: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<Ipv4Addr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtu: Option<u16>,
 }
 
 impl SavedTarget {
@@ -132,9 +134,9 @@ impl SavedTarget {
             HopTarget::Route(target) => match &**target {
                 Target::Via(vias) => {
                     let via = |via: &Via| {
-                        let Via { gateway, weight, onlink, source, .. } = *via;
-                        let dev = names.name(via.interface)?;
-                        Some(SavedVia { dev, gateway, weight, onlink, source })
+                        let Via { interface, gateway, weight, onlink, source, mtu } = *via;
+                        let dev = names.name(interface)?;
+                        Some(SavedVia { dev, gateway, weight, onlink, source, mtu })
                     };
                     vias.iter().map(via).collect::<Option<_>>().map_or(Self::Gone, Self::Via)
                 }
@@ -158,8 +160,9 @@ impl SavedTarget {
                 return names.index(&dev).map_or(HopTarget::Gone(hop), neighbor);
             }
             Self::Via(vias) => {
-                let via = |SavedVia { dev, gateway, weight, onlink, source }: SavedVia| {
-                    Some(Via { interface: names.index(&dev)?, gateway, weight, onlink, source })
+                let via = |SavedVia { dev, gateway, weight, onlink, source, mtu }: SavedVia| {
+                    let interface = names.index(&dev)?;
+                    Some(Via { interface, gateway, weight, onlink, source, mtu })
                 };
                 let vias = vias.into_iter().map(via).collect::<Option<Vec<_>>>();
                 vias.filter(|vias| !vias.is_empty()).map(|mut vias| {

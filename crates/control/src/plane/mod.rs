@@ -543,7 +543,7 @@ impl Plane {
             HopTarget::Route(target) => match &**target {
                 Target::Via(vias) => match &vias[..] {
                     [via] => match via.gateway {
-                        Some(gateway) => Some(self.neighbor_adjacency(via.interface, gateway)),
+                        Some(gateway) => Some(self.gateway_adjacency(via, gateway)),
                         // Each destination is its own neighbor: known neighbors have host routes,
                         // so this one is unresolved.
                         None => Some(self.ports.unresolved(via.interface)),
@@ -569,7 +569,7 @@ impl Plane {
     fn resolve_group(&mut self, hop: Hop, vias: &[Via]) -> Resolution {
         let gateway = |via: &Via| {
             let address = via.gateway.filter(|_| self.ports.leads_from(via.interface))?;
-            Some(HopTarget::Neighbor { interface: via.interface, address })
+            Some(member(via, address))
         };
         let Some(targets) = vias.iter().map(gateway).collect::<Option<Vec<_>>>() else {
             return Resolution::Single(Adjacency::HOST);
@@ -581,11 +581,10 @@ impl Plane {
         }
         let members = self.groups[&hop].clone();
         let mut weights = Vec::new();
-        for (member, via) in members.into_iter().zip(vias) {
+        for (member, (via, target)) in members.into_iter().zip(vias.iter().zip(&targets)) {
             let Some(gateway) = via.gateway else { continue };
-            let adjacency = self.neighbor_adjacency(via.interface, gateway);
-            let target = HopTarget::Neighbor { interface: via.interface, address: gateway };
-            self.update_own_sources(member, &target);
+            let adjacency = self.gateway_adjacency(via, gateway);
+            self.update_own_sources(member, target);
             // A new member has no adjacency yet.
             self.adjacencies.set(member, adjacency);
             weights.push((member, via.weight, adjacency.port().is_ok()));
@@ -597,6 +596,12 @@ impl Plane {
         let weights: Vec<_> = weights.into_iter().map(weigh).collect();
         let before = self.adjacencies.group(hop).cloned().unwrap_or_default();
         Resolution::Group(Group::of(&weights, &before))
+    }
+
+    /// Returns the current adjacency of a route's gateway.
+    fn gateway_adjacency(&self, via: &Via, gateway: IpAddr) -> Adjacency {
+        let adjacency = self.neighbor_adjacency(via.interface, gateway);
+        via.mtu.map_or(adjacency, |mtu| adjacency.limited_to(mtu))
     }
 
     /// Returns the current adjacency of a neighbor.
@@ -622,6 +627,14 @@ impl Plane {
         } else {
             self.locals.remove(&(address, table))
         };
+    }
+}
+
+/// Returns the target of a member of a group: the gateway, or the gateway with the MTU of its route.
+fn member(via: &Via, gateway: IpAddr) -> HopTarget {
+    match via.mtu {
+        None => HopTarget::Neighbor { interface: via.interface, address: gateway },
+        Some(_) => HopTarget::Route(Arc::new(Target::Via(vec![Via { weight: 1, ..*via }]))),
     }
 }
 

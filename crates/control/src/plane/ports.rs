@@ -8,7 +8,7 @@
 //! Until workers have sockets on the device, or where they can have none, packets that would
 //! leave by the port are left to the kernel.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use feed::netlink::{InterfaceSettings, Link};
@@ -177,6 +177,8 @@ pub struct Ports {
     egress_queues: Vec<String>,
     /// The kernel's settings by interface, where they differ from the default.
     pub(super) kernel_settings: HashMap<u32, InterfaceSettings>,
+    /// The interfaces that forward IPv6 packets even if forwarding is off for all interfaces.
+    pub(super) forced_v6: BTreeSet<u32>,
     /// Packets that Linux drops at its input are dropped (`Plane::set_checks_input`).
     pub(super) checks_input: bool,
 }

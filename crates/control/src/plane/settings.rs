@@ -27,7 +27,13 @@ impl Ports {
     /// IPv6.
     pub fn forwarding_off(&self, port: &PlanePort) -> [bool; 2] {
         let settings = self.kernel_settings(port);
-        [settings.forwards_v4, settings.forwards_v6].map(|forwards| self.checks_input && !forwards)
+        let v6 = settings.forwards_v6 || self.forced_v6.contains(&port.interface);
+        [settings.forwards_v4, v6].map(|forwards| self.checks_input && !forwards)
+    }
+
+    /// Lists the ports, with VLAN devices and bonds, for which forwarding of IPv6 is off unless it is forced.
+    pub(crate) fn without_forwarding_v6(&self) -> impl Iterator<Item = &PlanePort> {
+        self.all().map(|(_, port)| port).filter(|port| !self.kernel_settings(port).forwards_v6)
     }
 
     fn kernel_settings(&self, port: &PlanePort) -> InterfaceSettings {

@@ -8,7 +8,8 @@ use std::net::IpAddr;
 
 use datapath::{FlowHash, FlowKey, IcmpLimits, Lookup, ReversePathFilter, Verdict};
 use feed::netlink::{
-    Action, AddressChange, AddressView, Follower, InterfaceSettings, Link, RpFilter, Rule, Target,
+    Action, AddressChange, AddressView, Follower, InterfaceSettings, Link, RouteInfo, RpFilter,
+    Rule, Target, Via,
 };
 use fib::Hop;
 use fingerpost_control::plane::PlanePort;
@@ -163,6 +164,39 @@ fn several_ways_are_a_group_of_those_that_can_be_used() {
             rig.commit();
         }
         assert_eq!(rig.plane.hops().count(), 1);
+    }
+}
+
+#[test]
+fn mtu_of_a_route_is_that_of_its_next_hops_unless_their_link_has_a_smaller_one() {
+    for mut rig in both() {
+        let with_mtu = |route: &RouteInfo, mtu| {
+            let Target::Via(vias) = &*route.target else { unreachable!("a route by next hops") };
+            let vias = vias.iter().map(|via| Via { mtu: Some(mtu), ..*via });
+            info(Target::Via(vias.collect()))
+        };
+        let one = to(&[(1, Some("192.0.2.1"), 1)]);
+        let two = to(&[(1, Some("192.0.2.1"), 1), (2, Some("192.0.2.2"), 1)]);
+        rig.route(MAIN, "10.0.0.0/8", Some(&with_mtu(&one, 1300)));
+        rig.route(MAIN, "11.0.0.0/8", Some(&one));
+        rig.route(MAIN, "12.0.0.0/8", Some(&with_mtu(&one, 9000)));
+        rig.route(MAIN, "13.0.0.0/8", Some(&with_mtu(&two, 1200)));
+        rig.route(MAIN, "14.0.0.0/8", Some(&two));
+        rig.commit();
+        assert_eq!(rig.leads("10.0.0.1"), Err(Verdict::Unresolved));
+        rig.neighbor(1, "192.0.2.1", Some(1));
+        rig.neighbor(2, "192.0.2.2", Some(2));
+        rig.commit();
+        let mtus = ["10.0.0.1", "11.0.0.1", "12.0.0.1", "13.0.0.1", "14.0.0.1"].map(|address| {
+            let of_flow = |rig: &mut Rig, flow| rig.resolve(0, address, flow).1.mtu();
+            let mtu = of_flow(&mut rig, 0);
+            assert!((0..64).all(|flow| of_flow(&mut rig, flow) == mtu), "{address}");
+            mtu
+        });
+        assert_eq!(mtus, [1300, 1500, 1500, 1200, 1500]);
+        rig.route(MAIN, "10.0.0.0/8", Some(&one));
+        rig.commit();
+        assert_eq!(rig.resolve(0, "10.0.0.1", 0).1.mtu(), 1500);
     }
 }
 

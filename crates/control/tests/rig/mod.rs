@@ -27,6 +27,7 @@ pub(crate) fn to(vias: &[(u32, Option<&str>, u16)]) -> RouteInfo {
         weight,
         onlink: false,
         source: None,
+        mtu: None,
     };
     info(Target::Via(vias.iter().map(via).collect()))
 }

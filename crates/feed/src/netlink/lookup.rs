@@ -22,7 +22,7 @@ use nix::errno::Errno;
 use super::error::{Damage, Error};
 use super::follower::{RouteInfo, Target, Via};
 use super::message::{Message, Messages};
-use super::route::{RouteNexthop, RouteView};
+use super::route::{RouteNexthop, RouteView, route_mtu};
 use super::socket::{Received, Socket};
 use super::uapi::{
     AF_INET, AF_INET6, NLM_F_REQUEST, NLMSG_ERROR, RTA_DST, RTM_F_FIB_MATCH, RTM_F_LOOKUP_TABLE,
@@ -179,6 +179,11 @@ fn target(view: &RouteView<'_>) -> Result<Option<Target>, Damage> {
                     weight: nexthop.weight,
                     onlink: nexthop.is_onlink(),
                     source: preferred_source(view),
+                    mtu: if matches!(view.prefix, AnyPrefix::V4(_)) {
+                        route_mtu(view.mtu)
+                    } else {
+                        None
+                    },
                 })
                 .collect();
             vias.sort_unstable();

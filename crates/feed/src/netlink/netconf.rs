@@ -6,8 +6,8 @@
 use super::error::Damage;
 use super::message::Message;
 use super::uapi::{
-    AF_INET, AF_INET6, NETCONFA_FORCE_FORWARDING, NETCONFA_FORWARDING, NETCONFA_IFINDEX,
-    NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN, NETCONFA_RP_FILTER,
+    AF_INET, AF_INET6, NETCONFA_FORWARDING, NETCONFA_IFINDEX, NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN,
+    NETCONFA_RP_FILTER,
 };
 
 /// The index of the settings for all interfaces.
@@ -29,8 +29,6 @@ pub struct NetconfView {
     pub rp_filter: Option<u32>,
     /// `forwarding`, if the message has it.
     pub forwarding: Option<bool>,
-    /// `force_forwarding` of IPv6, if the message has it.
-    pub force_forwarding: Option<bool>,
 }
 
 impl NetconfView {
@@ -50,7 +48,6 @@ impl NetconfView {
             ignores_linkdown: None,
             rp_filter: None,
             forwarding: None,
-            force_forwarding: None,
         };
         for attribute in attributes {
             let attribute = attribute?;
@@ -60,7 +57,6 @@ impl NetconfView {
                     view.ignores_linkdown = Some(attribute.u32()? != 0);
                 }
                 NETCONFA_FORWARDING => view.forwarding = Some(attribute.u32()? != 0),
-                NETCONFA_FORCE_FORWARDING => view.force_forwarding = Some(attribute.u32()? != 0),
                 NETCONFA_RP_FILTER => view.rp_filter = Some(attribute.u32()?),
                 _ => {}
             }

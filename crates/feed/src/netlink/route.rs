@@ -26,8 +26,8 @@ use super::error::Damage;
 use super::message::Message;
 use super::uapi::{
     AF_INET, AF_INET6, RTA_CACHEINFO, RTA_DST, RTA_ENCAP, RTA_FLOW, RTA_GATEWAY, RTA_METRICS,
-    RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTNH_F_DEAD,
-    RTNH_F_ONLINK,
+    RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU,
+    RTNH_F_DEAD, RTNH_F_ONLINK,
 };
 use crate::prefix::AnyPrefix;
 
@@ -54,6 +54,8 @@ pub struct RouteView<'a> {
     pub metric: u32,
     /// The source address of the host's own packets.
     pub preferred_source: Option<IpAddr>,
+    /// The MTU of the route itself, 0 if it has none.
+    pub mtu: u32,
     /// The nexthop object, 0 for none.
     pub nexthop_id: u32,
     /// The remaining lifetime: of IPv6, by router advertisement or `expires`. Zero: it has expired,
@@ -136,6 +138,7 @@ impl<'a> RouteView<'a> {
             flags,
             metric: 0,
             preferred_source: None,
+            mtu: 0,
             nexthop_id: 0,
             expires: None,
             other: 0,
@@ -153,7 +156,11 @@ impl<'a> RouteView<'a> {
                 RTA_PREFSRC => view.preferred_source = Some(attribute.address()?),
                 RTA_NH_ID => view.nexthop_id = attribute.u32()?,
                 RTA_CACHEINFO => view.expires = expiry(&attribute)?,
-                RTA_METRICS | RTA_FLOW => view.other = mix(view.other, &attribute),
+                RTA_METRICS => {
+                    view.mtu = mtu(&attribute)?;
+                    view.other = mix(view.other, &attribute);
+                }
+                RTA_FLOW => view.other = mix(view.other, &attribute),
                 RTA_MULTIPATH => view.several = Some(attribute),
                 _ => view.single.attribute(&attribute)?,
             }
@@ -175,6 +182,11 @@ impl<'a> RouteView<'a> {
     }
 }
 
+/// Returns the MTU of a route, if it has one that a packet can exceed.
+pub(super) fn route_mtu(mtu: u32) -> Option<u16> {
+    u16::try_from(mtu).ok().filter(|mtu| *mtu != 0)
+}
+
 /// Reads the remaining lifetime from `struct rta_cacheinfo`: its third word, in hundredths of a
 /// second; 0 means forever, a negative value expired.
 fn expiry(attribute: &Attribute<'_>) -> Result<Option<Duration>, Damage> {
@@ -183,6 +195,18 @@ fn expiry(attribute: &Attribute<'_>) -> Result<Option<Duration>, Damage> {
     let hundredths = i32::from_ne_bytes(word.ok_or(attribute.damage(what))?);
     let left = u64::try_from(hundredths).unwrap_or(0);
     Ok((hundredths != 0).then(|| Duration::from_millis(10 * left)))
+}
+
+/// Reads the MTU from the metrics of a route; 0 if there is none.
+fn mtu(metrics: &Attribute<'_>) -> Result<u32, Damage> {
+    let mut mtu = 0;
+    for metric in metrics.nested() {
+        let metric = metric?;
+        if metric.kind == RTAX_MTU {
+            mtu = metric.u32()?;
+        }
+    }
+    Ok(mtu)
 }
 
 /// Adds an attribute to a hash (FNV-1a).

@@ -8,9 +8,10 @@
 //! |---|---|
 //! | `net.ipv4.conf.IFACE.rp_filter` | the larger of its own value and that for all |
 //! | `net.ipv4.conf.IFACE.forwarding` | its own; the kernel sets all of them with that for all |
-//! | `net.ipv6.conf.all.forwarding` | that for all, or its own `force_forwarding` (since Linux 6.17) |
+//! | `net.ipv6.conf.all.forwarding` | that for all |
 //!
-//! A value that is never reported does not refuse packets: a kernel without sysctls reports none.
+//! A value that is never reported does not refuse packets: a kernel without sysctls reports none. The kernel
+//! reports that `net.ipv6.conf.IFACE.force_forwarding` (since Linux 6.17) has changed, but not its value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +31,6 @@ struct Values {
     rp_filter: Option<u32>,
     forwarding_v4: Option<bool>,
     forwarding_v6: Option<bool>,
-    force_forwarding_v6: Option<bool>,
 }
 
 impl ReportedSettings {
@@ -52,12 +52,9 @@ impl ReportedSettings {
                 values.rp_filter = view.rp_filter.or(values.rp_filter);
                 values.forwarding_v4 = view.forwarding.or(values.forwarding_v4);
             }
-            (true, true) => {
-                values.forwarding_v6 = view.forwarding.or(values.forwarding_v6);
-                values.force_forwarding_v6 = view.force_forwarding.or(values.force_forwarding_v6);
-            }
+            (true, true) => values.forwarding_v6 = view.forwarding.or(values.forwarding_v6),
             (false, false) => (values.rp_filter, values.forwarding_v4) = (None, None),
-            (true, false) => (values.forwarding_v6, values.force_forwarding_v6) = (None, None),
+            (true, false) => values.forwarding_v6 = None,
         }
         if *values == Values::default() {
             self.own.remove(&view.index);
@@ -82,12 +79,11 @@ impl ReportedSettings {
     pub(super) fn of(&self, index: i32) -> InterfaceSettings {
         let Some(own) = self.own.get(&index) else { return InterfaceSettings::default() };
         let all = self.own.get(&ALL).copied().unwrap_or_default();
-        let forced = own.force_forwarding_v6.unwrap_or(false);
         let filter = own.rp_filter.map(|own| own.max(all.rp_filter.unwrap_or(0)));
         InterfaceSettings {
             rp_filter: filter.map_or(RpFilter::Off, RpFilter::of),
             forwards_v4: own.forwarding_v4.unwrap_or(true),
-            forwards_v6: forced || all.forwarding_v6.unwrap_or(true),
+            forwards_v6: all.forwarding_v6.unwrap_or(true),
         }
     }
 }

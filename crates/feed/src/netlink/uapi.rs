@@ -67,6 +67,7 @@ pub(crate) const RTA_GATEWAY: u16 = 5;
 pub(crate) const RTA_PRIORITY: u16 = 6;
 pub(crate) const RTA_PREFSRC: u16 = 7;
 pub(crate) const RTA_METRICS: u16 = 8;
+pub(crate) const RTAX_MTU: u16 = 2;
 pub(crate) const RTA_MULTIPATH: u16 = 9;
 pub(crate) const RTA_FLOW: u16 = 11;
 pub(crate) const RTA_CACHEINFO: u16 = 12;
@@ -158,8 +159,6 @@ pub(crate) const NETCONFA_IFINDEX: u16 = 1;
 pub(crate) const NETCONFA_FORWARDING: u16 = 2;
 pub(crate) const NETCONFA_RP_FILTER: u16 = 3;
 pub(crate) const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
-/// Since Linux 6.17.
-pub(crate) const NETCONFA_FORCE_FORWARDING: u16 = 9;
 
 // linux/fib_rules.h
 pub(crate) const FRA_DST: u16 = 1;

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use fingerpost_feed::netlink::{Kernel, KernelOptions, Link, RpFilter, Target};
+use fingerpost_feed::netlink::{InterfaceSettings, Kernel, KernelOptions, RpFilter, Target};
 use namespace::{RecordedState, batch, check_against_ip, drain, ip, ip_fails, network};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, unshare};
@@ -146,6 +146,14 @@ fn ipv4_routes_follow_add_replace_append_delete() {
         route add 192.0.2.12 dev a0 tos 0x10
         route add 192.0.2.12 dev b0
         route del 192.0.2.12 tos 0x10
+        route add 192.0.2.14 via 10.0.0.2 mtu 1300
+        route change 192.0.2.14 via 10.0.0.2 mtu 1200
+        route append 192.0.2.14 via 10.0.1.2 mtu 1100
+        route del 192.0.2.14 via 10.0.0.2 mtu 1200
+        route replace 192.0.2.14 mtu 1000 nexthop via 10.0.0.2 nexthop via 10.0.1.2
+        route replace 192.0.2.14 via 10.0.0.2
+        -6 route add 2001:db8:7::/48 via 2001:db8:a::2 mtu 1300
+        -6 route del 2001:db8:7::/48 via 2001:db8:a::2
         route add default via 10.0.0.2 proto bird metric 32
         route replace default via 10.0.1.2 proto bgp metric 20
         route add 192.0.2.13 via 10.0.0.2 table 100000
@@ -343,22 +351,19 @@ fn settings_of_a0_and_b0(
     recorded: &mut RecordedState,
     step: &str,
 ) -> [InterfaceSettings; 2] {
-    let setting = |path: &str| -> Option<u32> {
-        let text = std::fs::read_to_string(format!("/proc/sys/net/{path}")).ok()?;
-        Some(text.trim().parse().expect("a number"))
+    let get = |path: &str| -> u32 {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/{path}")).expect("a setting");
+        text.trim().parse().expect("a number")
     };
-    let get = |path: &str| setting(path).expect("a setting");
     drain(kernel, recorded);
     let mut found = [None; 2];
     for (index, link) in &recorded.links {
         let name = &link.name;
         let filter = |name: &str| get(&format!("ipv4/conf/{name}/rp_filter"));
-        // Before Linux 6.17 there is no such setting.
-        let forced = setting(&format!("ipv6/conf/{name}/force_forwarding")).unwrap_or(0);
         let expected = InterfaceSettings {
             rp_filter: RpFilter::of(filter(name).max(filter("all"))),
             forwards_v4: get(&format!("ipv4/conf/{name}/forwarding")) != 0,
-            forwards_v6: get("ipv6/conf/all/forwarding") != 0 || forced != 0,
+            forwards_v6: get("ipv6/conf/all/forwarding") != 0,
         };
         let settings = recorded.settings.get(index).copied().unwrap_or_default();
         assert_eq!(settings, expected, "{name} after {step}");
@@ -432,13 +437,6 @@ fn forwarding_follows_the_settings_of_interfaces_and_of_all() {
         kernel.resynchronize().expect("it begins");
         let step = "a resynchronization";
         assert_eq!(settings_of_a0_and_b0(&mut kernel, &mut recorded, step), found);
-    }
-    set("ipv6/conf/all/forwarding", "0");
-    let forced = "ipv6/conf/b0/force_forwarding";
-    if std::fs::exists(format!("/proc/sys/net/{forced}")).expect("it can be tested") {
-        set(forced, "1");
-        let found = settings_of_a0_and_b0(&mut kernel, &mut recorded, "force_forwarding");
-        assert_eq!(forwarding(found), [[false, false], [true, true]]);
     }
     // A new device has the default.
     set("ipv4/conf/default/forwarding", "0");

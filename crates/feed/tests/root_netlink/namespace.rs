@@ -236,16 +236,24 @@ fn describe_target(mirror: &Mirror, target: &Target) -> String {
     assert!(vias.is_sorted() && !vias.is_empty());
     let via = |via: &Via| {
         let name = mirror.links().get(&via.interface).map_or("?", |link| &link.name);
-        describe_nexthop(name, via.gateway, via.weight.into(), via.onlink)
+        describe_nexthop(name, via.gateway, via.weight.into(), via.onlink, via.mtu)
     };
     let mut words: Vec<_> = vias.iter().map(via).collect();
     words.sort();
     words.join(", ")
 }
 
-fn describe_nexthop(name: &str, gateway: Option<IpAddr>, weight: u64, onlink: bool) -> String {
+fn describe_nexthop(
+    name: &str,
+    gateway: Option<IpAddr>,
+    weight: u64,
+    onlink: bool,
+    mtu: Option<u16>,
+) -> String {
     let gateway = gateway.map_or("itself".to_owned(), |gateway| gateway.to_string());
-    format!("{name} {gateway} x{weight}{}", if onlink { " onlink" } else { "" })
+    let onlink = if onlink { " onlink" } else { "" };
+    let mtu = mtu.map_or(String::new(), |mtu| format!(" mtu {mtu}"));
+    format!("{name} {gateway} x{weight}{onlink}{mtu}")
 }
 
 /// Returns the routes by `ip`: the first usable one with the lowest metric of each prefix.
@@ -349,10 +357,13 @@ fn listed_target(route: &Value, links: &BTreeSet<String>, family: &str) -> Optio
             way["weight"].as_u64().unwrap_or(1);
     }
     let only = weights.len() == 1;
+    // The router follows the MTU of IPv4 routes only.
+    let mtu = route["metrics"][0]["mtu"].as_u64().filter(|_| family == "-4");
+    let mtu = mtu.map(|mtu| mtu.try_into().expect("an MTU"));
     let mut words: Vec<_> = weights
         .iter()
         .map(|((name, gateway, onlink), &weight)| {
-            describe_nexthop(name, *gateway, if only { 1 } else { weight }, *onlink)
+            describe_nexthop(name, *gateway, if only { 1 } else { weight }, *onlink, mtu)
         })
         .collect();
     words.sort();

@@ -27,7 +27,7 @@ use crate::netlink::follower::{Target, Via};
 use crate::netlink::link::Link;
 use crate::netlink::netconf::ALL;
 use crate::netlink::nexthop::NexthopObject;
-use crate::netlink::route::RouteNexthop;
+use crate::netlink::route::{RouteNexthop, route_mtu};
 use crate::netlink::uapi::{
     RTN_ANYCAST, RTN_BLACKHOLE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_PROHIBIT, RTN_THROW,
     RTN_UNICAST, RTN_UNREACHABLE, RTNH_F_ONLINK,
@@ -45,6 +45,8 @@ pub(super) struct Path {
     pub(super) nexthop_id: u32,
     /// The preferred source of an IPv4 route, 0 if none.
     pub(super) source: u32,
+    /// The MTU of an IPv4 route, 0 if it has none.
+    pub(super) mtu: u32,
     /// A hash of the other attributes that distinguish IPv4 routes in the kernel.
     pub(super) other: u32,
     /// The flags of each hold `RTNH_F_ONLINK` at the most.
@@ -299,6 +301,7 @@ fn by_nexthops(
         weight: nexthop.weight,
         onlink: nexthop.flags & RTNH_F_ONLINK != 0,
         source: (path.source != 0).then(|| path.source.into()),
+        mtu: route_mtu(path.mtu),
     }));
     vias.sort_unstable();
     vias.dedup_by(|later, kept| {
