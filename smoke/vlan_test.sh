@@ -81,10 +81,41 @@ each() {
         seen "$from" | sed "s/^/$from: /"
     done
 }
+# VLAN 1, which many switches treat as untagged, from port to port: the kernel's selftest router_vid_1.sh. Its
+# devices are removed afterwards.
+vlan_1() {
+    local end name device before=0
+    vlan source s0.1 s0 802.1Q 1 1 2
+    vlan a a0.1 a0 802.1Q 1 2 2
+    vlan router r0.1 r0 802.1Q 1 1 1
+    vlan router r1.1 r1 802.1Q 1 2 1
+    within source ip route add 10.1.2.0/24 via 10.1.1.1
+    within source ip -6 route add fd01:2::/64 via fd01:1::1
+    within a ip route add 10.1.1.0/24 via 10.1.2.1
+    within a ip -6 route add fd01:1::/64 via fd01:2::1
+    if [ "$state" = on ]; then
+        wait_for 10 eval 'vlans | grep -qE "(^| )r1\.1( |$)"' || fail "no r1.1: $(show interfaces)"
+        before=$(sent)
+    fi
+    for end in 10.1.2.2 fd01:2::2; do
+        ping_from s0.1 "$end" && grep -q ' 5 received' "$work/ping.log" ||
+            fail "router $state: VLAN 1, $end: $(cat "$work/ping.log")"
+    done
+    # The kernel sends the first packets to unknown neighbors.
+    [ "$state" = off ] || [ $(($(sent) - before)) -ge 16 ] ||
+        fail "VLAN 1: the router has sent $(($(sent) - before)) of 20: $(show interfaces)"
+    for end in "router r0.1" "router r1.1" "source s0.1" "a a0.1"; do
+        read -r name device <<<"$end"
+        within "$name" ip link del "$device"
+    done
+    echo "   VLAN 1, router $state: 5 of 5 packets of each family are answered"
+}
+
 each >"$work/kernel"
 grep -q "mtu = 1400" "$work/kernel" || fail "the kernel alone: $(cat "$work/kernel")"
 grep -q "p 5" "$work/kernel" || fail "the kernel alone: $(cat "$work/kernel")"
 sed 's/^/   the kernel alone: /' "$work/kernel"
+vlan_1
 
 # Cards, one of which is the router's, as a veth has no hardware that removes tags.
 modprobe e1000e
@@ -114,6 +145,7 @@ wait_for 5 have_vlans "r0.100 customer inner r1.300" || fail "VLAN devices: $(vl
 each >"$work/router"
 diff "$work/kernel" "$work/router" || fail "the hosts observe another router"
 echo "   the router: the same, and it has forwarded the packets"
+vlan_1
 
 echo "a card leaves the tags in while it is the router's"
 ! removes_tags || fail "$(within router ethtool -k c0)"
