@@ -351,7 +351,10 @@ fn fold(word: u64, factor: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use fib::Hop;
+
     use super::mix;
+    use crate::Group;
 
     /// A function that returns the words of the flow with this number.
     type Words = fn(u64) -> [u64; 2];
@@ -393,6 +396,26 @@ mod tests {
                     let off = buckets.iter().map(|&had| (f64::from(had) - even).powi(2) / even);
                     let chi = off.sum::<f64>() / (BUCKETS - 1) as f64;
                     assert!((0.9..1.1).contains(&chi), "{what}, seed {seed}: {chi}");
+                }
+            }
+        }
+    }
+
+    /// Few flows in a row are divided as if by chance, too: of 64 flows, fewer than 10 take one of two paths once
+    /// in 10^8 cases.
+    #[test]
+    fn few_flows_that_are_alike_take_both_paths() {
+        let group = Group::of(&[(Hop(1), 1), (Hop(2), 1)], &Group::default());
+        for word in 0..5 {
+            for shift in [0, 16, 32] {
+                for seed in (0..400_u64).map(|n| n.wrapping_mul(0x1234_5678_9abc_def1)) {
+                    let takes_first = |n: &u64| {
+                        let mut words = [0x2001_0db8 << 32, 1, 0x2001_0db8 << 32, 1, 17 << 32];
+                        words[word] = u64::wrapping_add(words[word], n << shift);
+                        group.choose(mix(words, seed)) == Hop(1)
+                    };
+                    let count = (0..64).filter(takes_first).count();
+                    assert!((10..=54).contains(&count), "word {word} << {shift}, {seed}: {count}");
                 }
             }
         }
