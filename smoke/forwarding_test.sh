@@ -37,12 +37,16 @@ sysctls() { # CASE
         esac
     done
 }
+# Each case begins with the same settings of all interfaces.
+begin() {
+    sysctls "ip_forward=$((1 - $(within router sysctl -n net.ipv4.ip_forward)))"
+    [ "${#cases[@]}" = 6 ] || sysctls force=0
+    sysctls "$case"
+}
 # The neighbors are resolved in either case.
 pass >"$work/first"
 for case in "${cases[@]}"; do
-    # So that each case begins with the same settings of all interfaces.
-    sysctls "ip_forward=$((1 - $(within router sysctl -n net.ipv4.ip_forward)))"
-    sysctls "$case"
+    begin
     pass >"$work/kernel.$case"
     echo "   $case, the kernel alone: $(forwarded) of $(wc -l <"$work/kernel.$case") probes are forwarded"
 done
@@ -54,8 +58,7 @@ count() { show -j counters | json "print(d[0]$1)"; }
 off() { show -j interfaces | json "print(next(link for link in d if link['name'] == 'r0').get('forwarding_off', []))"; }
 follows() { pass >"$work/router" && diff -q "$work/kernel.$case" "$work/router" >/dev/null; }
 for case in "${cases[@]}"; do
-    sysctls "ip_forward=$((1 - $(within router sysctl -n net.ipv4.ip_forward)))"
-    sysctls "$case"
+    begin
     wait_for 10 follows || diff "$work/kernel.$case" "$work/router" || fail "$case: the outcomes differ"
     before=$(count '["sent"]') refused=$(count '["dropped"].get("forwarding_off", 0)')
     follows || fail "$case: the outcomes differ"
@@ -75,8 +78,8 @@ for case in "${cases[@]}"; do
     [ "$refused" = "$expected" ] || fail "$case: $refused packets are refused, not $expected"
     echo "   $case, the router: the same outcomes, $sent sent, $refused refused, off at r0: $(off)"
 done
-[ "${#cases[@]}" = 6 ] || sysctls force=0
-sysctls "ip_forward=0"
+case="ip_forward=0 all=0"
+begin
 within router "$program" run --check -c "$work/router.toml" >"$work/check" 2>&1 || true
 for setting in net.ipv4.conf.r0.forwarding net.ipv6.conf.all.forwarding; do
     grep -q "forwarding of .* is off.*sysctl -w $setting=1" "$work/check" || fail "no warning of $setting: $(cat "$work/check")"
