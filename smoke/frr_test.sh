@@ -94,12 +94,12 @@ kill -KILL "$router"
 wait "$router" 2>/dev/null || true
 # Neither the kernel forwards nor does FRR send routes.
 kill -STOP "$frr_zebra"
-within router sysctl -qw net.ipv4.ip_forward=0
+stop_kernel
 start_router
 check b
 [ "$(have)" -lt 100 ] || fail "there are routes, so the image has not been tried: $(have)"
 kill -CONT "$frr_zebra"
-within router sysctl -qw net.ipv4.ip_forward=1
+resume_kernel
 wait_for 60 half_there || fail "FRR does not send the routes again: $(have)"
 rest
 agrees 20s

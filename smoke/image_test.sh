@@ -28,7 +28,7 @@ address=$(head -1 "$work/prefixes" | cut -d/ -f1)
 
 echo "the next goes by the image at once, and by the kernel's routes when they are known"
 # So that only the router forwards, and the moment is seen.
-within router sysctl -qw net.ipv4.ip_forward=0
+stop_kernel
 "$python" "$here/smoke/image_watch.py" "$prefix" "$work/prefixes" "$work/start" "$work/end" >"$work/watch.log" 2>&1 &
 watch=$!
 wait_for 60 test -e "$work/end.ready" || fail "the watch does not begin: $(cat "$work/watch.log")"
@@ -43,7 +43,7 @@ sed -n 's/^fingerpost: /   /p' "$work/fingerpost.log" | grep -e image -e followi
 # makes the sockets and their rings.
 ready=$(sed -n 's/.*tables of the image ready after \([0-9]*\).*/\1/p' "$work/fingerpost.log")
 [ "$ready" -lt 100 ] || fail "the tables of the image are ready after $ready ms"
-within router sysctl -qw net.ipv4.ip_forward=1
+resume_kernel
 agrees
 kill -KILL "$router"
 wait "$router" 2>/dev/null || true

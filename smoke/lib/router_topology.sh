@@ -7,6 +7,7 @@
 #   default_routes         lets source, a and b send everything to the router
 #   hosts_own_checksums    lets the kernels of source, a and b compute the checksums of what they send
 #   narrow MTU             sets the MTU of the link between the router and a
+#   stop_kernel, resume_kernel   the kernel of the router drops what it would forward; forwards again
 #   configure [LINES [INTERFACES]]
 #                          writes the router's configuration, with these lines in it
 #   start_router           starts it, and waits until it follows the kernel
@@ -69,6 +70,18 @@ default_routes() {
         number=$((number + 1))
     done
 }
+
+# Its setting `ip_forward` would stop the router, too.
+stop_kernel() {
+    within router nft -f - <<'NFT'
+table inet kernel {
+    chain forward {
+        type filter hook forward priority 0; policy drop;
+    }
+}
+NFT
+}
+resume_kernel() { within router nft delete table inet kernel; }
 
 observed_path() {
     local by=(${1:+-i "$1"})
