@@ -31,7 +31,7 @@ pub struct Via {
     pub onlink: bool,
     /// The source of the host's own packets that an IPv4 route prefers (`src`).
     pub source: Option<Ipv4Addr>,
-    /// The MTU of an IPv4 route (`mtu`), which packets may not exceed whatever the link's is.
+    /// The MTU of the route (`mtu`), which packets may not exceed whatever the link's is.
     pub mtu: Option<u16>,
 }
 

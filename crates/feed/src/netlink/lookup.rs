@@ -179,11 +179,7 @@ fn target(view: &RouteView<'_>) -> Result<Option<Target>, Damage> {
                     weight: nexthop.weight,
                     onlink: nexthop.is_onlink(),
                     source: preferred_source(view),
-                    mtu: if matches!(view.prefix, AnyPrefix::V4(_)) {
-                        route_mtu(view.mtu)
-                    } else {
-                        None
-                    },
+                    mtu: route_mtu(view.mtu, matches!(view.prefix, AnyPrefix::V6(_))),
                 })
                 .collect();
             vias.sort_unstable();

@@ -558,8 +558,7 @@ fn read_path<A: AddressFamily>(
 ) -> Result<(), Damage> {
     path.v6 = A::BITS == u128::BITS;
     path.scope = if path.v6 { 0 } else { route.scope };
-    // The kernel changes the MTU of an IPv6 route without a notification (RFC 4861, 6.3.4).
-    path.mtu = if path.v6 { 0 } else { route.mtu };
+    path.mtu = route.mtu;
     path.other = if path.v6 { 0 } else { route.other };
     path.nexthop_id = route.nexthop_id;
     // The nexthop object decides the type, and may change.

@@ -31,6 +31,9 @@ use super::uapi::{
 };
 use crate::prefix::AnyPrefix;
 
+/// The least MTU of a link for IPv6.
+const LEAST_MTU_V6: u16 = 1280;
+
 /// A message about a route of IPv4 or IPv6.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteView<'a> {
@@ -182,9 +185,11 @@ impl<'a> RouteView<'a> {
     }
 }
 
-/// Returns the MTU of a route, if it has one that a packet can exceed.
-pub(super) fn route_mtu(mtu: u32) -> Option<u16> {
-    u16::try_from(mtu).ok().filter(|mtu| *mtu != 0)
+/// Returns the MTU of a route, if it has one that a packet can exceed: for IPv6 at least 1280 bytes, which every
+/// link carries (RFC 8200, 5).
+pub(super) fn route_mtu(mtu: u32, v6: bool) -> Option<u16> {
+    let mtu = u16::try_from(mtu).ok().filter(|mtu| *mtu != 0)?;
+    Some(if v6 { mtu.max(LEAST_MTU_V6) } else { mtu })
 }
 
 /// Reads the remaining lifetime from `struct rta_cacheinfo`: its third word, in hundredths of a

@@ -72,8 +72,10 @@ impl Commands {
         let metric = if v6 && !joins { " metric 30" } else { metric };
         let source =
             if v6 { "" } else { self.choose(&["", "", "", " src 10.0.0.5", " src 10.0.1.1"]) };
+        // Of gateways that join, the kernel reports the MTU of one.
+        let mtu = if v6 && joins { "" } else { self.choose(&["", "", " mtu 1300", " mtu 1400"]) };
         let tos = if v6 { "" } else { self.choose(&["", "", "", "", "", " tos 0x10"]) };
-        format!("route {verb} {prefix} {nexthops}{metric}{table}{proto}{source}{tos}")
+        format!("route {verb} {prefix}{mtu} {nexthops}{metric}{table}{proto}{source}{tos}")
     }
 
     fn other_command(&mut self) -> String {

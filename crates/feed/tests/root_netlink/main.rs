@@ -152,8 +152,6 @@ fn ipv4_routes_follow_add_replace_append_delete() {
         route del 192.0.2.14 via 10.0.0.2 mtu 1200
         route replace 192.0.2.14 mtu 1000 nexthop via 10.0.0.2 nexthop via 10.0.1.2
         route replace 192.0.2.14 via 10.0.0.2
-        -6 route add 2001:db8:7::/48 via 2001:db8:a::2 mtu 1300
-        -6 route del 2001:db8:7::/48 via 2001:db8:a::2
         route add default via 10.0.0.2 proto bird metric 32
         route replace default via 10.0.1.2 proto bgp metric 20
         route add 192.0.2.13 via 10.0.0.2 table 100000
@@ -171,6 +169,10 @@ fn ipv6_gateways_join_and_split() {
         &mut kernel,
         &mut recorded,
         "
+        -6 route add 2001:db8:7::/48 via 2001:db8:a::2 mtu 1300
+        -6 route change 2001:db8:7::/48 via 2001:db8:a::2 mtu 1400
+        -6 route replace 2001:db8:7::/48 dev c0 mtu 1300
+        -6 route del 2001:db8:7::/48
         -6 route add 2001:db8:1::/48 via 2001:db8:a::2
         -6 route append 2001:db8:1::/48 via 2001:db8:b::2
         -6 route append 2001:db8:1::/48 via 2001:db8:c::2

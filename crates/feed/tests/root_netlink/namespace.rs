@@ -357,8 +357,7 @@ fn listed_target(route: &Value, links: &BTreeSet<String>, family: &str) -> Optio
             way["weight"].as_u64().unwrap_or(1);
     }
     let only = weights.len() == 1;
-    // The router follows the MTU of IPv4 routes only.
-    let mtu = route["metrics"][0]["mtu"].as_u64().filter(|_| family == "-4");
+    let mtu = route["metrics"][0]["mtu"].as_u64();
     let mtu = mtu.map(|mtu| mtu.try_into().expect("an MTU"));
     let mut words: Vec<_> = weights
         .iter()

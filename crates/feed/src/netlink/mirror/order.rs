@@ -14,7 +14,8 @@
 //! The kinds of IPv6 routes are those with a gateway, which join into one route with several
 //! nexthops, and those that do not join: without a gateway, by nexthop object, or from router
 //! advertisements. (A route with the protocol of router advertisements that a program added joins
-//! all the same; only the message with all gateways shows it.) A message that repeats the present
+//! all the same; only the message with all gateways shows it. Each of the joined routes may have an MTU, and the
+//! message has that of the first.) A message that repeats the present
 //! state changes nothing: a resynchronization replays messages over a dump that may include them.
 
 use core::ops::Range;
@@ -60,6 +61,21 @@ fn joins(path: &Path, protocol: u8) -> bool {
         && path.nexthops.first().is_some_and(|nexthop| nexthop.gateway.is_some())
 }
 
+/// Finds the candidate that the kernel takes for the route of a change.
+fn find(
+    list: &[Candidate],
+    mut range: Range<usize>,
+    change: &RouteChange<'_>,
+    lists: &CandidateLists,
+) -> Option<usize> {
+    let Candidate { metric, protocol, .. } = change.candidate;
+    range.find(|&at| {
+        let known = &list[at];
+        (known.metric, known.protocol) == (metric, protocol)
+            && lists.path(known).is_some_and(|path| path.is_like(change.path))
+    })
+}
+
 /// Adds a route to the candidates of a prefix.
 ///
 /// Returns a reference, to be released afterwards, if it created a path.
@@ -70,7 +86,8 @@ pub(super) fn add(
     context: &ResolveContext<'_>,
 ) -> Option<Hop> {
     let range = same_metric(list, change.candidate.metric);
-    if list[range.clone()].contains(&change.candidate) {
+    if let Some(at) = find(list, range.clone(), change, lists) {
+        list[at] = change.candidate;
         return None;
     }
     if change.path.v6 {
@@ -158,7 +175,7 @@ pub(super) fn remove(
     let range = same_metric(list, change.candidate.metric);
     // Only an equal route: the kernel may report the end of a route that was removed silently
     // while a similar one still exists.
-    if let Some(at) = range.clone().find(|&at| list[at] == change.candidate) {
+    if let Some(at) = find(list, range.clone(), change, lists) {
         list.remove(at);
         return None;
     }

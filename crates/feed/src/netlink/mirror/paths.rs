@@ -45,7 +45,8 @@ pub(super) struct Path {
     pub(super) nexthop_id: u32,
     /// The preferred source of an IPv4 route, 0 if none.
     pub(super) source: u32,
-    /// The MTU of an IPv4 route, 0 if it has none.
+    /// The MTU of the route, 0 if it has none.
+    /// It is part of the identity of an IPv4 route only ([`Path::is_like`]).
     pub(super) mtu: u32,
     /// A hash of the other attributes that distinguish IPv4 routes in the kernel.
     pub(super) other: u32,
@@ -54,6 +55,20 @@ pub(super) struct Path {
 }
 
 impl Path {
+    /// Returns whether the kernel takes both for one route: an IPv6 route may have another MTU, which
+    /// the kernel changes without a notification (RFC 4861, 6.3.4).
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let Self { v6, kind, scope, nexthop_id, source, mtu, other: attributes, nexthops } = self;
+        *v6 == other.v6
+            && *kind == other.kind
+            && *scope == other.scope
+            && *nexthop_id == other.nexthop_id
+            && *source == other.source
+            && (*v6 || *mtu == other.mtu)
+            && *attributes == other.other
+            && *nexthops == other.nexthops
+    }
+
     /// Returns whether a nexthop uses the link.
     pub(super) fn uses(&self, index: u32) -> bool {
         self.nexthops.iter().any(|nexthop| nexthop.interface == index)
@@ -301,7 +316,7 @@ fn by_nexthops(
         weight: nexthop.weight,
         onlink: nexthop.flags & RTNH_F_ONLINK != 0,
         source: (path.source != 0).then(|| path.source.into()),
-        mtu: route_mtu(path.mtu),
+        mtu: route_mtu(path.mtu, path.v6),
     }));
     vias.sort_unstable();
     vias.dedup_by(|later, kept| {
