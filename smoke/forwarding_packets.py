@@ -22,7 +22,6 @@ from netns import Tap
 
 SOURCE = ("02:00:00:00:01:02", "02:00:00:00:01:01", "10.0.0.2", "fd00:0::2")
 A = ("02:00:00:00:02:02", "02:00:00:00:02:01", "11.0.0.1", "2001:db8::1")
-UNREACHABLE, EXPIRED = 3, 11
 
 
 def packet(side, destination, port, ttl):
@@ -33,21 +32,22 @@ def packet(side, destination, port, ttl):
     return raw(ether / IP(src=v4, dst=destination, ttl=ttl) / UDP(sport=port, dport=port, chksum=0))
 
 
-# The name of each probe, and its sender, destination and TTL.
-PROBES = {
-    "IPv4": (SOURCE, "11.0.0.1", 64),
-    "IPv4 back": (A, "10.0.0.2", 64),
-    "IPv4 expired": (SOURCE, "11.0.0.1", 1),
-    "IPv4 without a route": (SOURCE, "203.0.113.1", 64),
-    "IPv4 to a blackhole": (SOURCE, "20.0.0.1", 64),
-    "IPv4 unreachable": (SOURCE, "20.1.0.1", 64),
-    "IPv6": (SOURCE, "2001:db8::1", 64),
-    "IPv6 back": (A, "fd00:0::2", 64),
-    "IPv6 expired": (SOURCE, "2001:db8::1", 1),
-    "IPv6 without a route": (SOURCE, "2001:db9::1", 64),
-    "IPv6 to a blackhole": (SOURCE, "2001:db8:20::1", 64),
-    "IPv6 unreachable": (SOURCE, "2001:db8:21::1", 64),
-}
+def probes(family, near, far, without_route, blackhole, unreachable):
+    """Returns the probes of a family by name: the sender, destination and TTL of each."""
+    probed = {
+        "": (SOURCE, far, 64),
+        " back": (A, near, 64),
+        " expired": (SOURCE, far, 1),
+        " without a route": (SOURCE, without_route, 64),
+        " to a blackhole": (SOURCE, blackhole, 64),
+        " unreachable": (SOURCE, unreachable, 64),
+    }
+    return {family + name: probe for name, probe in probed.items()}
+
+
+PROBES = probes("IPv4", SOURCE[2], A[2], "203.0.113.1", "20.0.0.1", "20.1.0.1") | probes(
+    "IPv6", SOURCE[3], A[3], "2001:db9::1", "2001:db8:20::1", "2001:db8:21::1"
+)
 
 
 def outcome(ether):

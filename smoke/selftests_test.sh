@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The cases of the kernel's selftests for forwarding (tools/testing/selftests/net), written anew: what the hosts
-# observe is the same with the kernel alone and with the router, and the router has sent the packets itself.
+# The cases of the kernel's selftests for forwarding (tools/testing/selftests/net), as tests of our own: what the
+# hosts observe is the same with the kernel alone and with the router, and the router has sent the packets itself.
 # docs/kernel-selftests.md lists the cases, and those that are left out.
 . "$(dirname "$0")/lib/selftests.sh"
 
@@ -84,17 +84,21 @@ plain_group() { # WEIGHT WEIGHT
     follow
 }
 flows() { packets flows "$prefix" "$work/others" "$@"; }
-plain_multipath_cases() {
+# `weighted_cases SCRIPT GROUP CASE4 [CASE6]`: flows of IPv4, and of IPv6, by weights that `GROUP WEIGHT WEIGHT` sets.
+weighted_cases() {
     local weights first second
+    for weights in "1 1" "2 1" "11 45"; do
+        read -r first second <<<"$weights"
+        "$2" "$first" "$second"
+        try "$1" "$3 $first:$second" 8192 flows 203.0.113.1 "$first" "$second"
+        [ $# -lt 4 ] || try "$1" "$4 $first:$second" 8192 flows 2001:db8:2::1 "$first" "$second"
+    done
+}
+plain_multipath_cases() {
     plain_group 1 1
     try router_multipath.sh ping_ipv4 8 pings 203.0.113.1
     try router_multipath.sh ping_ipv6 8 pings 2001:db8:2::1
-    for weights in "1 1" "2 1" "11 45"; do
-        read -r first second <<<"$weights"
-        plain_group "$first" "$second"
-        try router_multipath.sh "multipath4_test $first:$second" 8192 flows 203.0.113.1 "$first" "$second"
-        try router_multipath.sh "multipath6_l4_test $first:$second" 8192 flows 2001:db8:2::1 "$first" "$second"
-    done
+    weighted_cases router_multipath.sh plain_group multipath4_test multipath6_l4_test
     within router ip route del 203.0.113.0/24
     within router ip -6 route del 2001:db8:2::/64
 }
@@ -120,7 +124,6 @@ object_group() { # WEIGHT WEIGHT
     follow
 }
 object_multipath_cases() {
-    local weights first second
     within router ip nexthop add id 101 via 169.254.2.22 dev r1
     within router ip nexthop add id 102 via 169.254.3.23 dev r2
     within router ip nexthop add id 103 group 101/102
@@ -132,19 +135,10 @@ object_multipath_cases() {
     follow
     try router_mpath_nh.sh ping_ipv4 8 pings 203.0.113.1
     try router_mpath_nh.sh ping_ipv6 8 pings 2001:db8:2::1
-    for weights in "1 1" "2 1" "11 45"; do
-        read -r first second <<<"$weights"
-        object_group "$first" "$second"
-        try router_mpath_nh.sh "multipath4_test $first:$second" 8192 flows 203.0.113.1 "$first" "$second"
-        try router_mpath_nh.sh "multipath6_test $first:$second" 8192 flows 2001:db8:2::1 "$first" "$second"
-    done
+    weighted_cases router_mpath_nh.sh object_group multipath4_test multipath6_test
     within router ip nexthop replace id 101 via fe80:2::22 dev r1
     within router ip nexthop replace id 102 via fe80:3::23 dev r2
-    for weights in "1 1" "2 1" "11 45"; do
-        read -r first second <<<"$weights"
-        object_group "$first" "$second"
-        try router_mpath_nh.sh "multipath4_test $first:$second, IPv6 gateways" 8192 flows 203.0.113.1 "$first" "$second"
-    done
+    weighted_cases router_mpath_nh.sh object_group "multipath4_test by IPv6 gateways"
     object_group 1 1
     try router_mpath_nh.sh ping_ipv4_blackhole 4 blackholes -4 203.0.113.0/24 103 203.0.113.1
     try router_mpath_nh.sh ping_ipv6_blackhole 4 blackholes -6 2001:db8:2::/64 106 2001:db8:2::1
