@@ -37,16 +37,15 @@
 //! routers would all make the same choice, and the second one would use only one member of each of its
 //! groups.
 
-use wire::{ethernet, icmp, ipv4, ipv6};
+use wire::ports::ports;
+use wire::quoted::{Quoted, quoted_v4, quoted_v6};
+use wire::{ethernet, gre, icmp, ipv4, ipv6};
 
 /// 2^64 divided by the golden ratio, as in `locals.rs`; odd.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const IPV4_IN_IP: u8 = 4;
 const IPV6_IN_IP: u8 = 41;
-const GRE: u8 = 47;
-/// The type of Ethernet frames in GRE (RFC 7637, 3.2).
-const ETHERNET_IN_GRE: u16 = 0x6558;
 /// The most tunnels that are looked into.
 const MAX_DEPTH: usize = 4;
 
@@ -218,7 +217,7 @@ impl<'a> Headers<'a> {
         match self.protocol {
             IPV4_IN_IP => Self::v4(self.payload),
             IPV6_IN_IP => Self::v6(self.payload),
-            GRE => match gre(self.payload)? {
+            gre::PROTOCOL => match in_gre(self.payload)? {
                 (ethernet::IPV4, packet) => Self::v4(packet),
                 (ethernet::IPV6, packet) => Self::v6(packet),
                 _ => None,
@@ -243,32 +242,13 @@ impl<'a> Headers<'a> {
         if self.protocol != protocol {
             return None;
         }
-        let (kind, quoted) = (*self.payload.first()?, self.payload.get(icmp::LEN..)?);
         if self.is_v4 {
-            // Destination Unreachable, Source Quench, Redirect, Time Exceeded, Parameter Problem (RFC 792).
-            let head = quoted.first_chunk::<{ ipv4::LEN }>();
-            let head =
-                head.filter(|head| matches!(kind, 3 | 4 | 5 | 11 | 12) && head[0] >> 4 == 4)?;
-            let address = |at: usize| {
-                u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-            };
-            let (src, dst) = (address(12).into(), address(16).into());
-            return Some(Self { is_v4: true, src, dst, label: 0, protocol: head[9], payload: &[] });
+            let Quoted { src, dst, protocol, flow_label: label } = quoted_v4(self.payload)?;
+            let (src, dst) = (src.into(), dst.into());
+            return Some(Self { is_v4: true, src, dst, label, protocol, payload: &[] });
         }
-        // Destination Unreachable, Packet Too Big, Time Exceeded, Parameter Problem (RFC 4443).
-        let head = quoted.first_chunk::<{ ipv6::LEN }>();
-        let head = head.filter(|head| matches!(kind, 1..=4) && head[0] >> 4 == 6)?;
-        let word =
-            |at: usize| head[at..at + 16].iter().fold(0, |sum, &byte| sum << 8 | u128::from(byte));
-        let label = u32::from_be_bytes([0, head[1] & 0x0f, head[2], head[3]]);
-        Some(Self {
-            is_v4: false,
-            src: word(8),
-            dst: word(24),
-            label,
-            protocol: head[6],
-            payload: &[],
-        })
+        let Quoted { src, dst, protocol, flow_label: label } = quoted_v6(self.payload)?;
+        Some(Self { is_v4: false, src, dst, label, protocol, payload: &[] })
     }
 
     /// Returns the hash of the selected fields.
@@ -277,7 +257,7 @@ impl<'a> Headers<'a> {
         let fields = if self.is_v4 { fields.v4 } else { fields.v6 };
         let has = |field: u8| fields & field != 0;
         let (src_port, dst_port) = if has(SOURCE_PORT | DESTINATION_PORT) {
-            ports(self.protocol, self.payload)
+            ports(self.protocol, self.payload).unwrap_or_default()
         } else {
             (0, 0)
         };
@@ -303,34 +283,15 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// Returns the type and the packet in a GRE packet of version 0 without source routes (RFC 2784, 2890).
-fn gre(packet: &[u8]) -> Option<(u16, &[u8])> {
-    let &[flags, version, k0, k1] = packet.first_chunk()?;
-    // Checksum, key and sequence number have 4 bytes each.
-    let options = 4 * (flags & 0b1011_0000).count_ones() as usize;
-    if version & 7 != 0 || flags & 0b0100_0000 != 0 {
-        return None;
-    }
-    let (kind, payload) = (u16::from_be_bytes([k0, k1]), packet.get(4 + options..)?);
-    if kind != ETHERNET_IN_GRE {
+/// Returns the type and the packet in a GRE packet.
+fn in_gre(packet: &[u8]) -> Option<(u16, &[u8])> {
+    let view = gre::View::parse(packet).ok()?;
+    let (kind, payload) = (view.kind(), view.into_payload());
+    if kind != gre::ETHERNET {
         return Some((kind, payload));
     }
     let ether = ethernet::View::parse(payload).ok()?;
     Some((ether.kind(), payload.get(ethernet::LEN..)?))
-}
-
-/// Returns the ports of a protocol, 0 where it has none: TCP (RFC 9293), UDP (RFC 768), DCCP (RFC 4340), SCTP
-/// (RFC 9260), UDP-Lite (RFC 3828); the halves of the index of ESP (RFC 4303) and AH (RFC 4302).
-fn ports(protocol: u8, payload: &[u8]) -> (u16, u16) {
-    let at = match protocol {
-        6 | 17 | 33 | 50 | 132 | 136 => 0,
-        51 => 4,
-        _ => return (0, 0),
-    };
-    let bytes = payload.get(at..).and_then(<[u8]>::first_chunk);
-    bytes.map_or((0, 0), |&[s1, s0, d1, d0]| {
-        (u16::from_be_bytes([s1, s0]), u16::from_be_bytes([d1, d0]))
-    })
 }
 
 #[inline]

@@ -31,7 +31,7 @@ use qos::{
     Departure, EgressQueueParameters, LinkQueues, Offer, Pacer, QueueCounters, TrafficClass,
     frames_of,
 };
-use wire::{ethernet, ipv4, ipv6, vlan};
+use wire::{BadHeader, ethernet, ipv4, ipv6, vlan};
 
 use super::batch::SIZE;
 use crate::Verdict;
@@ -313,15 +313,11 @@ fn offer_to(
 impl Fields {
     /// Reads the fields of a frame that leaves: an IP packet behind at most two tags.
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut at = ethernet::LEN;
-        let mut kind = u16::from_be_bytes(*bytes.get(12..)?.first_chunk()?);
-        for _ in 0..vlan::MAX_TAGS {
-            if !vlan::is_tag(kind) {
-                break;
-            }
-            kind = u16::from_be_bytes(*bytes.get(at + 2..)?.first_chunk()?);
-            at += vlan::LEN;
-        }
+        let (kind, at) = match vlan::View::parse(bytes.get(ethernet::LEN - 2..)?) {
+            Ok(tags) => (tags.kind(), ethernet::LEN + tags.count() * vlan::LEN),
+            Err(BadHeader::Kind) => (ethernet::View::parse(bytes).ok()?.kind(), ethernet::LEN),
+            Err(_) => return None,
+        };
         let packet = bytes.get(at..)?;
         let (traffic_class, to) = match kind {
             ethernet::IPV4 => {

@@ -22,11 +22,13 @@
 //! | [`icmp`] | ICMP and ICMPv6 | RFC 792, RFC 4443 |
 //! | [`tcp`] | TCP with options | RFC 9293 |
 //! | [`udp`] | UDP | RFC 768 |
+//! | [`gre`] | Generic Routing Encapsulation, version 0 | RFC 2784, RFC 2890 |
 //! | [`gue`] | Generic UDP Encapsulation, variant 0 | draft-ietf-intarea-gue |
 //!
 //! Modules that combine headers: [`tunnel`] is IP in IP (RFC 2003, RFC 2473, RFC 6040),
-//! [`fragment`] the fragments of an IPv4 packet (RFC 791), [`icmp_error`] the ICMP errors for packets that cannot be forwarded (RFC 1812, RFC 4443), and
-//! [`mss`] the clamping of TCP's segment size.
+//! [`fragment`] the fragments of an IPv4 packet (RFC 791), [`icmp_error`] the ICMP errors for packets that
+//! cannot be forwarded (RFC 1812, RFC 4443), [`quoted`] the packet that such an error quotes, [`ports`] what
+//! several protocols begin with, and [`mss`] the clamping of TCP's segment size.
 //!
 //! Addresses are host-order integers (`u32`, `u128`) as in the whole project.
 //!
@@ -55,6 +57,7 @@ pub mod checksum;
 mod error;
 pub mod ethernet;
 pub mod fragment;
+pub mod gre;
 pub mod gue;
 pub mod icmp;
 pub mod icmp_error;
@@ -62,6 +65,8 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod mss;
 mod octets;
+pub mod ports;
+pub mod quoted;
 pub mod tcp;
 pub mod tunnel;
 pub mod udp;
