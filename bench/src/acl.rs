@@ -150,7 +150,7 @@ fn compare(list: &AccessList, packets: &[[u8; 46]]) -> anyhow::Result<()> {
     for batch in packets[..COMPARED].chunks(BATCH) {
         matcher.clear();
         ensure!(batch.iter().all(|packet| matcher.push(packet)), "a packet is refused");
-        matcher.classify(list.v4());
+        matcher.classify(list.v4(), |at| batch.get(at).map_or(&[], |packet| &packet[..]));
         for (at, packet) in batch.iter().enumerate() {
             let fields = u32::fields(packet).context("a packet without fields")?;
             let slowly = list.matches(&fields).next().map(|rule| rule as u32);
@@ -166,7 +166,7 @@ fn classify(list: &AccessList, matcher: &mut Matcher<u32>, batch: &[[u8; 46]]) -
     batch.iter().for_each(|packet| {
         matcher.push(packet);
     });
-    matcher.classify(list.v4());
+    matcher.classify(list.v4(), |at| batch.get(at).map_or(&[], |packet| &packet[..]));
     let rules = (0..batch.len()).map(|at| matcher.first(list.v4(), at, 0).unwrap_or(u32::MAX));
     rules.fold(0, u32::wrapping_add)
 }

@@ -86,14 +86,14 @@ fn compare<A: PacketFamily>(
     tally: &mut Tally,
 ) {
     let mut matcher = Matcher::<A>::new(MOST_PACKETS);
-    let mut accepted: Vec<Fields<A>> = Vec::new();
+    let mut accepted: Vec<(&[u8], Fields<A>)> = Vec::new();
     for packet in packets {
         let fields = A::fields(packet);
         assert_eq!(matcher.push(packet), fields.is_some(), "{packet:02x?}");
-        accepted.extend(fields);
+        accepted.extend(fields.map(|fields| (*packet, fields)));
     }
-    matcher.classify(classifier);
-    for (at, fields) in accepted.iter().enumerate() {
+    matcher.classify(classifier, |at| accepted[at].0);
+    for (at, (_, fields)) in accepted.iter().enumerate() {
         let slowly: Vec<usize> = list.matches(fields).collect();
         let mut quickly = Vec::new();
         let mut from = 0;

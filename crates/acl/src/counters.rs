@@ -39,14 +39,19 @@ impl RuleCounters {
         Self((0..=rules).map(|_| Cell::default()).collect())
     }
 
-    /// Counts a packet. Only one thread may count.
+    /// Counts a packet, and returns the number of packets so far. Only one thread may count.
     #[inline]
     pub fn count(&self, rule: usize, bytes: u16) -> u64 {
+        self.count_batch(rule, 1, bytes.into())
+    }
+
+    /// Counts packets like [`count`](Self::count).
+    #[inline]
+    pub fn count_batch(&self, rule: usize, packets: u64, bytes: u64) -> u64 {
         let Some(cell) = self.0.get(rule) else { return 0 };
-        let packets = cell.packets.load(Ordering::Relaxed) + 1;
+        let packets = cell.packets.load(Ordering::Relaxed) + packets;
         cell.packets.store(packets, Ordering::Relaxed);
-        let bytes = cell.bytes.load(Ordering::Relaxed) + u64::from(bytes);
-        cell.bytes.store(bytes, Ordering::Relaxed);
+        cell.bytes.store(cell.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
         packets
     }
 

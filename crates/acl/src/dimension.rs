@@ -42,14 +42,11 @@ impl Dimension {
         Self { rows, any: any.into() }
     }
 
-    /// Removes from the candidates of each packet the words that have no rule which allows the value that
-    /// has the packet's row: of the 64 words from number 64 × `part` on.
-    #[inline]
-    pub(crate) fn narrow(&self, rows: &[Hop], part: usize, candidates: &mut [u64]) {
-        let any = self.any.get(part).copied().unwrap_or(0);
-        for (words, Hop(row)) in candidates.iter_mut().zip(rows) {
-            *words &= self.rows.present(*row, part) | any;
-        }
+    /// Returns the words that have a rule which allows the value with this row: of the 64 words from number
+    /// 64 × `part` on.
+    #[inline(always)]
+    pub(crate) fn candidates(&self, row: u32, part: usize) -> u64 {
+        self.rows.present(row, part) | self.any.get(part).copied().unwrap_or(0)
     }
 
     /// Returns the rules of a word that allow a value, by the value's row.
@@ -170,13 +167,21 @@ impl FieldTable {
         (Self { field, by_value: by_value.into() }, dimension)
     }
 
-    /// Finds the row of each packet.
+    /// Finds the rows of the packets with these indexes, by their fields.
     #[inline]
-    pub(crate) fn lookup<A: Copy>(&self, packets: &[Fields<A>], rows: &mut [Hop]) {
+    pub(crate) fn lookup<A: PacketFamily>(
+        &self,
+        packets: &[u16],
+        fields: &[Fields<A>],
+        rows: &mut [Hop],
+    ) {
         // One loop for each field, which reads that field only.
         let find = |rows: &mut [Hop], value: fn(&Fields<A>) -> usize| {
-            for (row, packet) in rows.iter_mut().zip(packets) {
-                *row = Hop(self.by_value.get(value(packet)).copied().unwrap_or(0));
+            for &at in packets {
+                let at = usize::from(at);
+                if let (Some(row), Some(packet)) = (rows.get_mut(at), fields.get(at)) {
+                    *row = Hop(self.by_value.get(value(packet)).copied().unwrap_or(0));
+                }
             }
         };
         match self.field {

@@ -210,6 +210,12 @@ pub trait PacketFamily: Family + Debug {
 
 impl PacketFamily for u32 {
     #[inline(always)]
+    fn addresses(packet: &[u8]) -> Option<(Self, Self, u16)> {
+        let packet = ipv4::View::parse(packet).ok()?;
+        Some((packet.src(), packet.dst(), packet.total_len()))
+    }
+
+    #[inline(always)]
     fn fields(packet: &[u8]) -> Option<Fields<Self>> {
         let packet = ipv4::View::parse(packet).ok()?;
         let mut fields =
@@ -232,6 +238,13 @@ impl PacketFamily for u32 {
 }
 
 impl PacketFamily for u128 {
+    #[inline(always)]
+    fn addresses(packet: &[u8]) -> Option<(Self, Self, u16)> {
+        let packet = ipv6::View::parse(packet).ok()?;
+        let length = packet.payload_len().saturating_add(ipv6::LEN as u16);
+        Some((packet.src(), packet.dst(), length))
+    }
+
     #[inline(always)]
     fn fields(packet: &[u8]) -> Option<Fields<Self>> {
         let packet = ipv6::View::parse(packet).ok()?;

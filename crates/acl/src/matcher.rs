@@ -1,14 +1,17 @@
 //! The matcher: a batch of packets of one family, and the rows and candidates of each.
 //!
 //! ```text
-//!   fields      │ packet 0 │ packet 1 │ …
-//!   rows        │ packet 0 │ packet 1 │ …      of the first dimension, then of the next
-//!   candidates  │ packet 0 │ packet 1 │ …      of the first summary, then of the next
+//!   source, destination, length  │ packet 0 │ packet 1 │ …
+//!   rows                         │ packet 0 │ packet 1 │ …      of the first dimension, then of the next
+//!   candidates                   │ packet 0 │ packet 1 │ …      of the first summary, then of the next
+//!   fields                       │ packet 0 │          │ …      if a rule may match it by its addresses
 //! ```
 //!
-//! Each step is a loop over the whole batch, so that the loads of many packets overlap: the tables of
-//! addresses, then one array after the other, then the summaries of one dimension after the other. Few
-//! words are left to read for each packet. All memory is allocated with the matcher.
+//! Each step is a loop over the whole batch, so that the loads of many packets overlap. Addresses come first:
+//! the tables of sources and of destinations, and the words of rules that they leave. Most packets have none
+//! left in lists whose rules have addresses, and their other fields are not even read. The others are looked up
+//! in one array after the other. Few words are left to read for each packet. All memory is allocated with the
+//! matcher.
 
 use fib::Hop;
 
@@ -25,80 +28,122 @@ const MOST_PARTS: usize = (MOST_RULES / 64 + (1 << DIMENSIONS)) / 64;
 /// The packets of a batch.
 #[derive(Debug)]
 pub struct Matcher<A> {
-    /// Those of the packets, and unused ones.
-    fields: Box<[Fields<A>]>,
-    count: usize,
-    addresses: Vec<A>,
+    sources: Vec<A>,
+    destinations: Vec<A>,
+    lengths: Vec<u16>,
     room: usize,
     rows: Vec<Hop>,
     candidates: Vec<u64>,
+    /// The packets that rules may match by their addresses.
+    remaining: Vec<u16>,
+    /// The fields of these packets, by packet.
+    fields: Box<[Fields<A>]>,
 }
 
 impl<A: PacketFamily> Matcher<A> {
-    /// Allocates the memory for batches of up to `room` packets, and lists of any number of rules.
+    /// Allocates the memory for batches of up to `room` packets, at most 65,536, and lists of any number of
+    /// rules.
     pub fn new(room: usize) -> Self {
+        let room = room.min(1 << 16);
         Self {
-            fields: vec![Fields::new(A::default(), A::default(), 0, 0); room].into(),
-            count: 0,
-            addresses: Vec::with_capacity(room),
+            sources: Vec::with_capacity(room),
+            destinations: Vec::with_capacity(room),
+            lengths: Vec::with_capacity(room),
             room,
             rows: vec![Hop::NONE; room * DIMENSIONS],
             candidates: vec![0; room * MOST_PARTS],
+            remaining: Vec::with_capacity(room),
+            fields: vec![Fields::new(A::default(), A::default(), 0, 0); room].into(),
         }
     }
 
     /// Returns the number of packets.
     pub fn len(&self) -> usize {
-        self.count
+        self.lengths.len()
     }
 
     /// Returns whether there is no packet.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.lengths.is_empty()
     }
 
     /// Begins a batch.
     #[inline]
     pub fn clear(&mut self) {
-        self.count = 0;
+        self.sources.clear();
+        self.destinations.clear();
+        self.lengths.clear();
     }
 
     /// Adds an IP packet; returns `false` without adding it if the batch is full, or the packet's header
     /// is not valid.
     #[inline]
     pub fn push(&mut self, packet: &[u8]) -> bool {
-        let Some(slot) = self.fields.get_mut(self.count) else { return false };
-        let Some(fields) = A::fields(packet) else { return false };
-        *slot = fields;
-        self.count += 1;
+        if self.lengths.len() == self.room {
+            return false;
+        }
+        let Some((source, destination, length)) = A::addresses(packet) else { return false };
+        self.sources.push(source);
+        self.destinations.push(destination);
+        self.lengths.push(length);
         true
     }
 
-    /// Finds the rows of all packets, and the words of rules that may match them.
+    /// Finds the rows of all packets, and the words of rules that may match them; `packet` returns the bytes
+    /// of a packet by its index.
     #[inline]
-    pub fn classify(&mut self, classifier: &Classifier<A>) {
-        let Self { fields, count, addresses, room, rows, candidates } = self;
-        let (count, room) = (*count, *room);
-        let Some(fields) = fields.get(..count) else { return };
+    pub fn classify<'p>(&mut self, classifier: &Classifier<A>, packet: impl Fn(usize) -> &'p [u8]) {
+        let Self { sources, destinations, lengths, room, rows, candidates, remaining, fields } =
+            self;
+        let (count, room) = (lengths.len(), *room);
         let mut by_dimension = rows.chunks_exact_mut(room).map(|rows| &mut rows[..count]);
-        let source: fn(&Fields<A>) -> A = |fields| fields.src;
-        for (table, address) in
-            [(&classifier.sources, source), (&classifier.destinations, |fields| fields.dst)]
+        let mut addresses = 0;
+        for (table, values) in
+            [(&classifier.sources, sources), (&classifier.destinations, destinations)]
         {
             let Some(table) = table else { continue };
             let Some(rows) = by_dimension.next() else { return };
-            addresses.clear();
-            addresses.extend(fields.iter().map(address));
-            table.lookup_batch(addresses, rows);
+            table.lookup_batch(values, rows);
+            addresses += 1;
         }
-        for (field, rows) in classifier.fields.iter().zip(by_dimension) {
-            field.lookup(fields, rows);
+        let (by_address, by_field) = classifier.dimensions.split_at(addresses);
+        for (part, words) in (0..classifier.parts()).zip(candidates.chunks_exact_mut(room)) {
+            words[..count].fill(classifier.all_candidates(part));
         }
-        let by_part = candidates.chunks_exact_mut(room).map(|words| &mut words[..count]);
-        for (part, candidates) in (0..classifier.parts()).zip(by_part) {
-            candidates.fill(classifier.all_candidates(part));
-            for (dimension, rows) in classifier.dimensions.iter().zip(rows.chunks_exact(room)) {
-                dimension.narrow(&rows[..count], part, candidates);
+        for (dimension, rows) in by_address.iter().zip(rows.chunks_exact(room)) {
+            for (part, words) in (0..classifier.parts()).zip(candidates.chunks_exact_mut(room)) {
+                for (words, Hop(row)) in words.iter_mut().zip(&rows[..count]) {
+                    *words &= dimension.candidates(*row, part);
+                }
+            }
+        }
+        remaining.clear();
+        for at in 0..count {
+            let words = |part| candidates.get(part * room + at).copied().unwrap_or(0);
+            if (0..classifier.parts()).any(|part| words(part) != 0) {
+                remaining.push(at as u16);
+            }
+        }
+        if remaining.is_empty() || by_field.is_empty() {
+            return;
+        }
+        for &at in &*remaining {
+            let at = usize::from(at);
+            if let (Some(slot), Some(read)) = (fields.get_mut(at), A::fields(packet(at))) {
+                *slot = read;
+            }
+        }
+        for ((table, dimension), rows) in
+            classifier.fields.iter().zip(by_field).zip(rows.chunks_exact_mut(room).skip(addresses))
+        {
+            table.lookup(remaining, fields, rows);
+            for (part, words) in (0..classifier.parts()).zip(candidates.chunks_exact_mut(room)) {
+                for &at in &*remaining {
+                    let at = usize::from(at);
+                    if let (Some(words), Some(&Hop(row))) = (words.get_mut(at), rows.get(at)) {
+                        *words &= dimension.candidates(row, part);
+                    }
+                }
             }
         }
     }
@@ -121,6 +166,6 @@ impl<A: PacketFamily> Matcher<A> {
     /// Returns the length of packet `at` in bytes.
     #[inline]
     pub fn length(&self, at: usize) -> u16 {
-        self.fields.get(at).map_or(0, |fields| fields.length)
+        self.lengths.get(at).copied().unwrap_or(0)
     }
 }

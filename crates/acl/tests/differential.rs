@@ -203,7 +203,7 @@ fn compare<A: PacketFamily>(
                 A::fields(packet).unwrap()
             })
             .collect();
-        matcher.classify(classifier);
+        matcher.classify(classifier, |at| &packets[at]);
         for (at, fields) in fields.iter().enumerate() {
             let slowly: Vec<_> = list.matches(fields).collect();
             let quickly = quickly(list, classifier, &matcher, at);

@@ -339,14 +339,21 @@ impl<A: PacketFamily> Examined<A> {
             return;
         }
         let Some(counters) = list.counters(worker) else { return };
-        self.matcher.classify(classifier);
+        let packet = |at: usize| {
+            let frame = self.frames.get(at).copied().unwrap_or(NONE);
+            batch.untagged(frame.into()).get(ethernet::LEN..).unwrap_or_default()
+        };
+        self.matcher.classify(classifier, packet);
         let rules = list.list().rules();
+        // Most packets end here in many lists.
+        let (mut unmatched, mut unmatched_bytes) = (0, 0);
         for (packet, &frame) in self.frames.iter().enumerate() {
             let (at, length) = (usize::from(frame), self.matcher.length(packet));
             let mut from = 0;
             loop {
                 let Some(number) = self.matcher.first(classifier, packet, from) else {
-                    counters.count(rules.len(), length);
+                    unmatched += 1;
+                    unmatched_bytes += u64::from(length);
                     if !list.list().permits {
                         batch.refusals.refuse(at, Verdict::AclDenied);
                     }
@@ -379,6 +386,7 @@ impl<A: PacketFamily> Examined<A> {
                 from = number + 1;
             }
         }
+        counters.count_batch(rules.len(), unmatched, unmatched_bytes);
         // The staged frames are copies only, and leave room for the batch.
         let has_mirrors = !mirrors.is_empty();
         for lane in batch.lanes.iter_mut().filter(|lane| has_mirrors && !lane.staged.is_empty()) {
