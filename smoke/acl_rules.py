@@ -50,7 +50,10 @@ def rule(rng):
     if kind == "protocol":
         words += ["ipproto", numbers(rng, [0, 1, 2, 4, 6, 17, 41, 47, 50, 51, 58, 59, 89, 253, 255])]
     if rng.random() < 0.15:
-        words += ["fragment", rng.choice(["yes", "no", "later", "first"] if kind in ("", "protocol") else ["yes", "no", "first"])]
+        words += ["fragment", rng.choice(["yes", "no", "first"] + (["later", "middle", "last"] if kind in ("", "protocol") else []))]
+    # A bit of IPv4.
+    if rng.random() < 0.1 and not any(":" in word or "@" in word for word in words):
+        words += ["df", rng.choice(["yes", "no"])]
     if rng.random() < 0.15:
         words += ["dscp", numbers(rng, [0, 1, 10, 31, 32, 46, 63])]
     if rng.random() < 0.15:

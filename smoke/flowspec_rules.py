@@ -30,6 +30,12 @@ def numbers(rng, values, most):
     return f"=={a} =={b}", f"{a}, {b}"
 
 
+FRAGMENTS4 = [("is-fragment", "ip frag-off & 0x1fff != 0"), ("first-fragment", "ip frag-off & 0x3fff == 0x2000"),
+              ("last-fragment", "ip frag-off & 0x1fff != 0 ip frag-off & 0x2000 == 0"),
+              ("dont-fragment", "ip frag-off & 0x4000 != 0")]
+FRAGMENTS6 = [("is-fragment", "frag frag-off != 0"), ("last-fragment", "frag frag-off != 0 frag more-fragments 0")]
+
+
 def spec(rng):
     six = rng.random() < 0.5
     ip, words, conditions = ("ip6" if six else "ip"), [], []
@@ -78,8 +84,9 @@ def spec(rng):
     else:
         fragments = ["ip frag-off & 0x1fff == 0"] if header else [""]
     if not header and rng.random() < 0.3:
-        words += ["fragment", "is-fragment"]
-        fragments = ["frag frag-off != 0"] if six else ["ip frag-off & 0x1fff != 0"]
+        name, fragment = rng.choice(FRAGMENTS6 if six else FRAGMENTS4)
+        words += ["fragment", name]
+        fragments = [fragment]
     if len(words) < (4 if kind == "" else 2):
         return spec(rng)
     family = "meta nfproto " + ("ipv6" if six else "ipv4")

@@ -51,12 +51,13 @@ fn fields<A: PacketFamily>(rule: &Rule, header: usize) -> Result<Fields<A>, Rule
     let fragment = match rule.fragment {
         None | Some(FragmentMatch::No) => FragmentKind::Whole,
         Some(FragmentMatch::Yes | FragmentMatch::First) => FragmentKind::First,
-        Some(FragmentMatch::Later) => FragmentKind::Later,
+        Some(FragmentMatch::Later | FragmentMatch::Last) => FragmentKind::Last,
+        Some(FragmentMatch::Middle) => FragmentKind::Middle,
     };
     let length = number(&rule.lengths, "length")?.unwrap_or(header as u16);
     let dscp = number(&rule.dscp, "dscp")?.unwrap_or(0) as u8;
     let mut fields = Fields::new(src, dst, length, dscp);
-    fields.set_fragment(fragment);
+    fields.set_fragment(fragment, rule.dont_fragment == Some(true));
     for (field, value) in [
         (Field::Protocol, number(&rule.protocols, "ipproto")?),
         (Field::SourcePort, number(&rule.source_ports, "sport")?),

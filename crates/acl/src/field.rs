@@ -9,8 +9,27 @@ pub enum FragmentKind {
     Whole,
     /// The first one, or an IPv6 packet with a fragment header that is complete (RFC 6946).
     First,
-    /// One after the first.
-    Later,
+    /// One after the first, with more behind it.
+    Middle,
+    /// The last one.
+    Last,
+}
+
+impl FragmentKind {
+    /// All kinds.
+    pub(crate) const ALL: [Self; 4] = [Self::Whole, Self::First, Self::Middle, Self::Last];
+
+    /// Returns the kind of a fragment after the first.
+    #[inline]
+    pub(crate) fn later(has_more: bool) -> Self {
+        if has_more { Self::Middle } else { Self::Last }
+    }
+
+    /// Returns whether the packet is a fragment after the first.
+    #[inline]
+    pub fn is_later(self) -> bool {
+        matches!(self, Self::Middle | Self::Last)
+    }
 }
 
 /// A field whose value is a number, or which a packet does not have.
@@ -28,7 +47,7 @@ pub enum Field {
     IcmpCode,
     /// The flags of TCP.
     TcpFlags,
-    /// The kind of fragment, by [`FragmentKind`].
+    /// The kind of fragment, by [`FragmentKind`], and whether an IPv4 packet may be divided.
     Fragment,
     /// The differentiated services code point.
     Dscp,
@@ -55,7 +74,7 @@ impl Field {
         match self {
             Self::Protocol | Self::IcmpType | Self::IcmpCode | Self::TcpFlags => 1 << 8,
             Self::SourcePort | Self::DestinationPort | Self::Length => 1 << 16,
-            Self::Fragment => 3,
+            Self::Fragment => 3 * FragmentKind::ALL.len(),
             Self::Dscp => 1 << 6,
         }
     }

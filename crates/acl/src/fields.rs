@@ -35,9 +35,11 @@ pub struct Fields<A> {
     pub length: u16,
     dscp: u8,
     fragment: FragmentKind,
+    /// The bit Don't Fragment, which IPv6 does not have.
+    dont_fragment: Option<bool>,
 }
 
-impl<A: Copy> Fields<A> {
+impl<A: Family> Fields<A> {
     /// Returns the value of a field; without the field it is [`Field::values`].
     #[inline]
     pub fn value(&self, field: Field) -> usize {
@@ -48,7 +50,13 @@ impl<A: Copy> Fields<A> {
             Field::IcmpType => self.icmp_type.into(),
             Field::IcmpCode => self.icmp_code.into(),
             Field::TcpFlags => self.flags.into(),
-            Field::Fragment => self.fragment as usize,
+            Field::Fragment => {
+                let bit = match self.dont_fragment {
+                    Some(bit) => bit.into(),
+                    None => 2,
+                };
+                bit * FragmentKind::ALL.len() + self.fragment as usize
+            }
             Field::Dscp => self.dscp.into(),
             Field::Length => self.length.into(),
         }
@@ -67,12 +75,14 @@ impl<A: Copy> Fields<A> {
             length,
             dscp,
             fragment: FragmentKind::Whole,
+            dont_fragment: if A::BITS == 32 { Some(false) } else { None },
         }
     }
 
-    /// Sets the kind of fragment.
-    pub(crate) fn set_fragment(&mut self, fragment: FragmentKind) {
+    /// Sets the kind of fragment, and the bit Don't Fragment of an IPv4 packet.
+    pub(crate) fn set_fragment(&mut self, fragment: FragmentKind, dont_fragment: bool) {
         self.fragment = fragment;
+        self.dont_fragment = self.dont_fragment.map(|_| dont_fragment);
     }
 
     /// Sets a field whose value is a number of the protocol or its header.
@@ -177,7 +187,7 @@ fn walk(next_header: u8, payload: &[u8]) -> Upper {
             ipv6::FRAGMENT => {
                 let Some(&[_, _, high, low]) = rest.first_chunk() else { return upper };
                 if u16::from_be_bytes([high, low]) >> 3 > 0 {
-                    upper.fragment = FragmentKind::Later;
+                    upper.fragment = FragmentKind::later(low & 1 != 0);
                     // The rest of the chain is in the first fragment.
                     if upper.protocol.is_none() && !EXTENSIONS.contains(&following) {
                         upper.protocol = Some(following);
@@ -201,6 +211,10 @@ fn walk(next_header: u8, payload: &[u8]) -> Upper {
 
 /// The operations that differ between the address families.
 pub trait PacketFamily: Family + Debug {
+    /// Reads the source, the destination and the length in bytes of an IP packet of this family; `None` if
+    /// its header is not valid.
+    fn addresses(packet: &[u8]) -> Option<(Self, Self, u16)>;
+
     /// Reads the fields of an IP packet of this family; `None` if its header is not valid.
     fn fields(packet: &[u8]) -> Option<Fields<Self>>;
 
@@ -222,11 +236,14 @@ impl PacketFamily for u32 {
             Fields::new(packet.src(), packet.dst(), packet.total_len(), packet.tos() >> 2);
         let protocol = packet.protocol();
         fields.protocol = protocol.into();
+        let has = |flag| packet.flags() & flag != 0;
+        fields.dont_fragment = Some(has(ipv4::DONT_FRAGMENT));
         if packet.is_fragment() {
-            let is_first = packet.fragment_offset() == 0;
-            fields.fragment = if is_first { FragmentKind::First } else { FragmentKind::Later };
+            let (is_first, has_more) = (packet.fragment_offset() == 0, has(ipv4::MORE_FRAGMENTS));
+            fields.fragment =
+                if is_first { FragmentKind::First } else { FragmentKind::later(has_more) };
         }
-        if fields.fragment != FragmentKind::Later {
+        if !fields.fragment.is_later() {
             fields.read_upper(protocol, packet.payload());
         }
         Some(fields)
@@ -256,7 +273,7 @@ impl PacketFamily for u128 {
         fields.fragment = upper.fragment;
         let Some(protocol) = upper.protocol else { return Some(fields) };
         fields.protocol = protocol.into();
-        if fields.fragment != FragmentKind::Later {
+        if !fields.fragment.is_later() {
             fields.read_upper(protocol, payload.get(upper.offset..).unwrap_or_default());
         }
         Some(fields)
@@ -271,7 +288,7 @@ impl PacketFamily for u128 {
 mod tests {
     use super::{Fields, Upper, walk};
     use crate::Field;
-    use crate::FragmentKind::{First, Later, Whole};
+    use crate::FragmentKind::{First, Last, Middle, Whole};
 
     /// The cases of `ipv6_find_hdr`.
     #[test]
@@ -279,6 +296,7 @@ mod tests {
         let none = |fragment| Upper { protocol: None, offset: 0, fragment };
         let at = |protocol, offset, fragment| Upper { protocol: Some(protocol), offset, fragment };
         let later = [17, 0, 0, 8, 0, 0, 0, 7];
+        let middle = [17, 0, 0, 9, 0, 0, 0, 7];
         for (next, payload, expected) in [
             (6, &[][..], at(6, 0, Whole)),
             (59, &[1, 2], at(59, 0, Whole)),
@@ -291,11 +309,12 @@ mod tests {
             (51, &[17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], at(51, 0, Whole)),
             (51, &[17], none(Whole)),
             (44, &[17, 0, 0, 1, 0, 0, 0, 7, 9], at(17, 8, First)),
-            (44, &later, at(17, 0, Later)),
-            (44, &[60, 0, 0, 8, 0, 0, 0, 7], none(Later)),
+            (44, &later, at(17, 0, Last)),
+            (44, &middle, at(17, 0, Middle)),
+            (44, &[60, 0, 0, 8, 0, 0, 0, 7], none(Last)),
             (44, &[17, 0, 0], none(Whole)),
             // A fragment header behind an authentication header.
-            (51, &[44, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 8], at(51, 0, Later)),
+            (51, &[44, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 8], at(51, 0, Last)),
         ] {
             assert_eq!(walk(next, payload), expected, "{next}: {payload:?}");
         }

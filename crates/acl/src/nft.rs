@@ -70,8 +70,9 @@ fn chain(text: &mut String, list: &AccessList) {
             let _ = writeln!(text, "\t\t{conditions}{action} {comment}");
         };
         if rule.is_about::<u32>() {
-            let fragments = fragments_v4(rule.fragment, needs_header(rule));
-            add(conditions::<u32>(rule, "ip", "ipv4", fragments));
+            let fragments = fragments_v4(rule.fragment, needs_header(rule)).to_owned()
+                + dont_fragment(rule.dont_fragment);
+            add(conditions::<u32>(rule, "ip", "ipv4", &fragments));
         }
         if rule.is_about::<u128>() {
             for fragments in fragments_v6(rule.fragment, needs_header(rule)) {
@@ -189,6 +190,17 @@ fn fragments_v4(kind: Option<FragmentMatch>, needs_header: bool) -> &'static str
             "ip frag-off & 0x3fff == 0x2000 "
         }
         (Some(FragmentMatch::Later), _) => "ip frag-off & 0x1fff != 0 ",
+        (Some(FragmentMatch::Middle), _) => "ip frag-off & 0x1fff != 0 ip frag-off & 0x2000 != 0 ",
+        (Some(FragmentMatch::Last), _) => "ip frag-off & 0x1fff != 0 ip frag-off & 0x2000 == 0 ",
+    }
+}
+
+/// Returns the condition on the bit Don't Fragment.
+fn dont_fragment(is_set: Option<bool>) -> &'static str {
+    match is_set {
+        None => "",
+        Some(false) => "ip frag-off & 0x4000 == 0 ",
+        Some(true) => "ip frag-off & 0x4000 != 0 ",
     }
 }
 
@@ -203,5 +215,7 @@ fn fragments_v6(kind: Option<FragmentMatch>, needs_header: bool) -> &'static [&'
             &["frag frag-off == 0 "]
         }
         (Some(FragmentMatch::Later), _) => &["frag frag-off != 0 "],
+        (Some(FragmentMatch::Middle), _) => &["frag frag-off != 0 frag more-fragments 1 "],
+        (Some(FragmentMatch::Last), _) => &["frag frag-off != 0 frag more-fragments 0 "],
     }
 }

@@ -99,16 +99,27 @@ pub enum FragmentMatch {
     First,
     /// Fragments after the first.
     Later,
+    /// Those of them with more behind them.
+    Middle,
+    /// Last fragments.
+    Last,
 }
 
 impl FragmentMatch {
+    /// Returns whether all of the packets are fragments after the first, which have no ports.
+    pub fn is_later(self) -> bool {
+        matches!(self, Self::Later | Self::Middle | Self::Last)
+    }
+
     /// Returns whether a packet is of this kind.
     pub fn matches(self, kind: FragmentKind) -> bool {
         match self {
             Self::No => kind == FragmentKind::Whole,
             Self::Yes => kind != FragmentKind::Whole,
             Self::First => kind == FragmentKind::First,
-            Self::Later => kind == FragmentKind::Later,
+            Self::Later => kind.is_later(),
+            Self::Middle => kind == FragmentKind::Middle,
+            Self::Last => kind == FragmentKind::Last,
         }
     }
 }
@@ -136,6 +147,8 @@ pub struct Rule {
     pub flags: Option<TcpFlags>,
     /// The kind of fragment.
     pub fragment: Option<FragmentMatch>,
+    /// The bit Don't Fragment, which only IPv4 packets have.
+    pub dont_fragment: Option<bool>,
     /// The code points.
     pub dscp: Option<Ranges>,
     /// The lengths of the IP packet in bytes.
@@ -156,13 +169,18 @@ impl Rule {
             icmp_codes: None,
             flags: None,
             fragment: None,
+            dont_fragment: None,
             dscp: None,
             lengths: None,
         }
     }
 
-    /// Returns whether packets of a family can match: each list of addresses has one of it.
+    /// Returns whether packets of a family can match: each list of addresses has one of it, and only IPv4 has
+    /// the bit Don't Fragment.
     pub fn is_about<A: PacketFamily>(&self) -> bool {
+        if A::BITS > 32 && self.dont_fragment.is_some() {
+            return false;
+        }
         let has = |addresses: &Addresses| !A::prefixes(addresses).is_empty();
         self.from.iter().chain(&self.to).all(has)
     }
@@ -183,7 +201,7 @@ impl Rule {
     pub(crate) fn constrains(&self, field: Field) -> bool {
         match field {
             Field::TcpFlags => self.flags.is_some(),
-            Field::Fragment => self.fragment.is_some(),
+            Field::Fragment => self.fragment.is_some() || self.dont_fragment.is_some(),
             _ => self.ranges(field).is_some(),
         }
     }
@@ -200,8 +218,10 @@ impl Rule {
         match field {
             Field::TcpFlags => self.flags.is_some_and(|flags| flags.matches(value as u8)),
             Field::Fragment => {
-                let kinds = [FragmentKind::Whole, FragmentKind::First, FragmentKind::Later];
-                self.fragment.is_some_and(|fragment| fragment.matches(kinds[value]))
+                let kinds = FragmentKind::ALL;
+                let (bit, kind) = (value / kinds.len(), kinds[value % kinds.len()]);
+                self.fragment.is_none_or(|fragment| fragment.matches(kind))
+                    && self.dont_fragment.is_none_or(|is_set| bit == usize::from(is_set))
             }
             _ => self.ranges(field).is_some_and(|ranges| ranges.contains(value as u16)),
         }

@@ -18,7 +18,8 @@
 //! | `sport`, `dport` | ports, for TCP, UDP, UDP-Lite, SCTP and DCCP |
 //! | `icmptype`, `icmpcode` | numbers, with `ipproto icmp` or `ipproto ipv6-icmp` |
 //! | `flags` | the TCP flags that are set, and behind `/` those that are examined |
-//! | `fragment` | `yes`, `no`, `first` or `later` |
+//! | `fragment` | `yes`, `no`, `first`, `later` (behind the first), `middle` or `last` |
+//! | `df` | `yes` or `no`: the bit Don't Fragment of IPv4 |
 //! | `dscp` | code points by number or name (RFC 2474, 2597, 3246, 5865, 8622) |
 //! | `length` | bytes of the IP packet |
 //!
@@ -82,7 +83,7 @@ const FLAGS: [(&str, u8); 8] = [
 ];
 
 const WORDS: &str =
-    "from, to, ipproto, sport, dport, icmptype, icmpcode, flags, fragment, dscp or length";
+    "from, to, ipproto, sport, dport, icmptype, icmpcode, flags, fragment, df, dscp or length";
 const ACTIONS: &str = "permit, deny, count, police, mirror or sample";
 
 impl Rule {
@@ -116,6 +117,7 @@ impl Rule {
                 "icmpcode" => rule.icmp_codes = Some(numbers(value()?, 255)?),
                 "flags" => rule.flags = Some(flags(value()?)?),
                 "fragment" => rule.fragment = Some(fragment(value()?)?),
+                "df" => rule.dont_fragment = Some(yes_or_no(value()?)?),
                 "dscp" => rule.dscp = Some(Ranges::parse(value()?, 63, code_point)?),
                 "length" => rule.lengths = Some(numbers(value()?, u16::MAX)?),
                 _ => return Err(RuleError(format!("{word:?} is unknown: {WORDS}"))),
@@ -147,13 +149,17 @@ impl Rule {
             return Err(RuleError("flags need `ipproto tcp`".to_owned()));
         }
         let needs_header = has_ports || self.icmp_types.is_some() || self.flags.is_some();
-        if needs_header && self.fragment == Some(FragmentMatch::Later) {
+        if needs_header && self.fragment.is_some_and(FragmentMatch::is_later) {
             let what =
                 "later fragments have no ports, ICMP type or TCP flags: remove that condition";
             return Err(RuleError(what.to_owned()));
         }
         if !self.is_about::<u32>() && !self.is_about::<u128>() {
-            let what = "no packet has a source and a destination of different families";
+            let what = if self.dont_fragment.is_some() {
+                "df is a bit of IPv4: use IPv4 addresses"
+            } else {
+                "no packet has a source and a destination of different families"
+            };
             return Err(RuleError(what.to_owned()));
         }
         Ok(())
@@ -279,7 +285,17 @@ fn fragment(text: &str) -> Result<FragmentMatch, String> {
         "no" => Ok(FragmentMatch::No),
         "first" => Ok(FragmentMatch::First),
         "later" => Ok(FragmentMatch::Later),
-        _ => Err(format!("{text:?} is unknown: yes, no, first or later")),
+        "middle" => Ok(FragmentMatch::Middle),
+        "last" => Ok(FragmentMatch::Last),
+        _ => Err(format!("{text:?} is unknown: yes, no, first, later, middle or last")),
+    }
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(format!("{text:?} is unknown: yes or no")),
     }
 }
 
@@ -314,8 +330,13 @@ impl fmt::Display for Rule {
                 FragmentMatch::No => "no",
                 FragmentMatch::First => "first",
                 FragmentMatch::Later => "later",
+                FragmentMatch::Middle => "middle",
+                FragmentMatch::Last => "last",
             };
             write!(f, " fragment {name}")?;
+        }
+        if let Some(is_set) = self.dont_fragment {
+            write!(f, " df {}", if is_set { "yes" } else { "no" })?;
         }
         for (word, ranges) in [("dscp", &self.dscp), ("length", &self.lengths)] {
             if let Some(ranges) = ranges {
@@ -368,6 +389,8 @@ mod tests {
             "count ipproto tcp flags none/fin,syn",
             "police 10mbit ipproto ipv6-icmp icmptype 128-129 icmpcode 0",
             "police 1000pps fragment later dscp 46,8 length 0-128",
+            "deny fragment middle df no",
+            "count fragment last df yes dscp 0",
             "mirror eth9 ipproto 4,41",
             "sample 1000 eth9 to 192.0.2.1",
         ] {

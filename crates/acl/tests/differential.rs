@@ -87,8 +87,10 @@ fn rule(rng: &mut Rng) -> String {
         _ => {}
     }
     add(&mut text, rng, &|rng| {
-        format!("fragment {}", ["yes", "no", "first", "later"][rng.usize(..4)])
+        let kinds = ["yes", "no", "first", "later", "middle", "last"];
+        format!("fragment {}", kinds[rng.usize(..kinds.len())])
     });
+    add(&mut text, rng, &|rng| format!("df {}", ["yes", "no"][rng.usize(..2)]));
     add(&mut text, rng, &|rng| format!("dscp {}", ranges(rng, 63)));
     add(&mut text, rng, &|rng| format!("length {}", ranges(rng, 200)));
     text

@@ -7,14 +7,14 @@
 //! |---|---|
 //! | port | one for the source port, one for the destination port |
 //! | TCP flags | one for each set of flags that a mask describes |
-//! | fragment | one for each kind of fragment |
+//! | fragment | one for each kind of fragment, and for packets with and without the bit Don't Fragment |
 //!
 //! Ports imply TCP or UDP, TCP flags imply TCP, and ICMP types and codes imply ICMP (RFC 8955, section 4.2.2).
 //! A rate becomes a policer and a rule that permits what it leaves; of several rules each has a policer of
 //! its own.
 //!
 //! A specification that access lists cannot express is refused as a whole, so that no packet is dropped that the
-//! specification is not about: offsets of IPv6 prefixes, flow labels, the bits DF and last fragment, TCP
+//! specification is not about: offsets of IPv6 prefixes, flow labels, the bit Don't Fragment of IPv6, TCP
 //! flags of the upper octet, redirection and marking.
 
 use acl::{Action, Addresses, Field, FragmentMatch, Ranges, Rule, TcpFlags};
@@ -25,7 +25,7 @@ use crate::flow::{
     Condition, DESTINATION, DESTINATION_PORT, DSCP, FLOW_LABEL, FRAGMENT, FlowFamily, FlowPrefix,
     FlowSpec, ICMP_CODE, ICMP_TYPE, LENGTH, PORT, PROTOCOL, SOURCE, SOURCE_PORT, TCP_FLAGS,
 };
-use crate::operators;
+use crate::operators::{self, Operator};
 
 const TCP: u16 = 6;
 const UDP: u16 = 17;
@@ -34,9 +34,11 @@ const UDP: u16 = 17;
 const FIN: u8 = 1;
 
 /// Bits of the component for fragments.
+const DONT_FRAGMENT: u64 = 1;
 const IS_FRAGMENT: u64 = 2;
 const FIRST_FRAGMENT: u64 = 4;
-const OTHER_FRAGMENT_BITS: u64 = !(IS_FRAGMENT | FIRST_FRAGMENT);
+const LAST_FRAGMENT: u64 = 8;
+const FRAGMENT_BITS: u64 = DONT_FRAGMENT | IS_FRAGMENT | FIRST_FRAGMENT | LAST_FRAGMENT;
 
 /// Returns the rules of a flow specification: none, if no packet matches it.
 ///
@@ -79,7 +81,9 @@ pub(crate) fn rules(flow: &FlowSpec, actions: &Actions) -> Result<Vec<Rule>, &'s
         expand(&mut matches, &flags, |rule, flags| rule.flags = Some(*flags));
     }
     if let Some(fragments) = fragments(flow)? {
-        expand(&mut matches, &fragments, |rule, fragment| rule.fragment = *fragment);
+        expand(&mut matches, &fragments, |rule, (fragment, dont_fragment)| {
+            (rule.fragment, rule.dont_fragment) = (*fragment, *dont_fragment);
+        });
     }
     matches.retain(is_possible);
     let actions = rule_actions(actions);
@@ -107,7 +111,7 @@ fn is_possible(rule: &Rule) -> bool {
     let header = [Field::SourcePort, Field::DestinationPort, Field::IcmpType, Field::IcmpCode];
     let has_header =
         rule.flags.is_some() || header.into_iter().any(|field| rule.ranges(field).is_some());
-    let is_later = rule.fragment == Some(FragmentMatch::Later);
+    let is_later = rule.fragment.is_some_and(FragmentMatch::is_later);
     !(Field::ALL.into_iter().any(is_never) || has_header && is_later)
 }
 
@@ -182,24 +186,50 @@ fn flags(flow: &FlowSpec) -> Result<Option<Vec<TcpFlags>>, &'static str> {
     Ok(Some(found))
 }
 
-/// Returns the kinds of fragments that match; one that is none matches all packets.
-fn fragments(flow: &FlowSpec) -> Result<Option<Vec<Option<FragmentMatch>>>, &'static str> {
+/// The conditions of a rule on fragments: its kind, and the bit Don't Fragment.
+type FragmentCondition = (Option<FragmentMatch>, Option<bool>);
+
+/// Returns the conditions on fragments, one of which is to hold.
+fn fragments(flow: &FlowSpec) -> Result<Option<Vec<FragmentCondition>>, &'static str> {
     let Some(list) = flow.operators(FRAGMENT) else { return Ok(None) };
-    if list.iter().any(|operator| operator.value & OTHER_FRAGMENT_BITS != 0) {
-        return Err("the fragment bits DF and last fragment");
+    let is_any = |bits| list.iter().any(|operator| operator.value & bits != 0);
+    if is_any(!FRAGMENT_BITS) {
+        return Err("unknown fragment bits");
     }
-    let has = |bits| operators::matches_bits(list, bits);
-    let kinds: &[_] = match (has(0), has(FIRST_FRAGMENT), has(IS_FRAGMENT)) {
-        (false, false, false) => &[],
-        (true, true, true) => &[None],
-        (false, true, true) => &[Some(FragmentMatch::Yes)],
-        (true, false, false) => &[Some(FragmentMatch::No)],
-        (false, true, false) => &[Some(FragmentMatch::First)],
-        (false, false, true) => &[Some(FragmentMatch::Later)],
-        (true, true, false) => &[Some(FragmentMatch::No), Some(FragmentMatch::First)],
-        (true, false, true) => &[Some(FragmentMatch::No), Some(FragmentMatch::Later)],
+    if flow.family == FlowFamily::V6 && is_any(DONT_FRAGMENT) {
+        return Err("the fragment bit DF, which IPv6 does not have");
+    }
+    let [may, may_not] = [0, DONT_FRAGMENT].map(|bit| kinds(list, bit));
+    let conditions = |kinds: Vec<Option<FragmentMatch>>, is_set: Option<bool>| {
+        kinds.into_iter().map(move |kind| (kind, is_set))
     };
-    Ok(Some(kinds.to_vec()))
+    Ok(Some(if may == may_not {
+        conditions(may, None).collect()
+    } else {
+        conditions(may, Some(false)).chain(conditions(may_not, Some(true))).collect()
+    }))
+}
+
+/// Returns the kinds of fragments that match with other bits; one that is none matches all packets.
+fn kinds(list: &[Operator], others: u64) -> Vec<Option<FragmentMatch>> {
+    let has = |bits| operators::matches_bits(list, bits | others);
+    let [whole, first, middle, last] =
+        [0, FIRST_FRAGMENT, IS_FRAGMENT, IS_FRAGMENT | LAST_FRAGMENT].map(has);
+    if whole && first && middle && last {
+        return vec![None];
+    }
+    if first && middle && last {
+        return vec![Some(FragmentMatch::Yes)];
+    }
+    let later = middle && last;
+    let kinds = [
+        (whole, FragmentMatch::No),
+        (first, FragmentMatch::First),
+        (later, FragmentMatch::Later),
+        (middle && !later, FragmentMatch::Middle),
+        (last && !later, FragmentMatch::Last),
+    ];
+    kinds.into_iter().filter(|(is_one, _)| *is_one).map(|(_, kind)| Some(kind)).collect()
 }
 
 fn rule_actions(actions: &Actions) -> Vec<Action> {
@@ -325,8 +355,8 @@ mod tests {
         for (family, octets, expected) in [
             (FlowFamily::V6, &[13, 0x81, 1][..], "flow labels"),
             (FlowFamily::V6, &[1, 48, 32, 1, 2], "an offset of a prefix"),
-            (FlowFamily::V4, &[12, 0x80, 1], "the fragment bits DF and last fragment"),
-            (FlowFamily::V4, &[12, 0x80, 8], "the fragment bits DF and last fragment"),
+            (FlowFamily::V4, &[12, 0x80, 16], "unknown fragment bits"),
+            (FlowFamily::V6, &[12, 0x80, 1], "the fragment bit DF, which IPv6 does not have"),
             (FlowFamily::V4, &[9, 0x91, 1, 0], "TCP flags of the upper octet"),
         ] {
             assert_eq!(text(&flow(family, octets), &[DISCARD]), Err(expected));
@@ -396,8 +426,11 @@ mod tests {
                 LENGTH => holds(list, packet.len() as u64),
                 DSCP => holds(list, u64::from(packet[1] >> 2)),
                 FRAGMENT => {
-                    let bits =
-                        u64::from(is_first) * FIRST_FRAGMENT + u64::from(is_later) * IS_FRAGMENT;
+                    let has_more = packet[6] & 0x20 != 0;
+                    let bits = u64::from(packet[6] & 0x40 != 0) * DONT_FRAGMENT
+                        + u64::from(is_first) * FIRST_FRAGMENT
+                        + u64::from(is_later) * IS_FRAGMENT
+                        + u64::from(is_later && !has_more) * LAST_FRAGMENT;
                     operators::matches_bits(list, bits)
                 }
                 kind => panic!("{kind} of IPv4"),
@@ -425,7 +458,7 @@ mod tests {
             &[1, 2, 16, 18],
             &[24, 40, 60],
             &[0, 10, 46],
-            &[2, 4, 6],
+            &[1, 2, 3, 4, 6, 8, 9, 10],
         ];
         let (mut found, mut several) = (0, 0);
         for _ in 0..3000 {
@@ -465,7 +498,7 @@ mod tests {
                 packet[0] = 0x45;
                 packet[1] = [0, 10, 46][random(3) as usize] << 2;
                 packet[3] = packet.len() as u8;
-                packet[6] = [0, 0, 0x20, 0x20, 0x40][random(5) as usize];
+                packet[6] = [0, 0, 0x20, 0x20, 0x40, 0x60][random(6) as usize];
                 packet[7] = [0, 0, 1][random(3) as usize];
                 packet[9] = [1, 6, 17, 47][random(4) as usize];
                 packet[12] = 10 + random(2) as u8;
