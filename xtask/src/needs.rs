@@ -14,13 +14,14 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 32] = [
+const PACKAGES: [Package; 33] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
     ("gobgpd", &["gobgpd", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
     ("keepalived", &["keepalived", "--version"]),
+    ("bpftool", &["bpftool", "version"]),
     ("iputils-ping", &["ping", "-V"]),
     ("python3-scapy", &["/usr/bin/python3", "-c", "import scapy.layers.inet6"]),
     // Independent parsers of the metrics: `promtool`, and one in Python.
