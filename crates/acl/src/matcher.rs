@@ -163,6 +163,12 @@ impl<A: PacketFamily> Matcher<A> {
         (lowest != u32::MAX).then_some(lowest)
     }
 
+    /// Returns the lengths of the packets in bytes.
+    #[inline]
+    pub fn lengths(&self) -> &[u16] {
+        &self.lengths
+    }
+
     /// Returns the length of packet `at` in bytes.
     #[inline]
     pub fn length(&self, at: usize) -> u16 {

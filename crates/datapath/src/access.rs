@@ -179,19 +179,27 @@ impl AccessStage {
     }
 
     /// Examines the frames of a batch, whose hops are known.
-    #[inline]
+    ///
+    /// Not a part of the worker's turn, which is slower with more code in it, also without lists.
+    #[inline(never)]
     pub(super) fn examine(&mut self, mut batch: AccessBatch<'_>, adjacencies: &Adjacencies) {
         let Self { lists, list_of, worker, v4, v6, origin } = self;
         let lists = lists.current();
         let (worker, origin) = (*worker, *origin);
+        let mut stage = Examination { lists, worker, v4, v6, origin, time: None };
         for layer in &lists.inbound {
-            if select_inbound(layer, list_of, &batch) {
-                Examination { lists, list_of, worker, v4, v6, origin }.run(&mut batch);
+            if batch.arrivals.is_empty() {
+                // One list for all frames.
+                stage.run(layer.get(batch.number), &mut batch, |batch, at, kind| {
+                    is_examined(batch, at, kind)
+                });
+            } else if select_inbound(layer, list_of, &batch) {
+                stage.run_each(list_of, &mut batch);
             }
         }
         for layer in &lists.outbound {
             if select_outbound(layer, list_of, &batch, adjacencies) {
-                Examination { lists, list_of, worker, v4, v6, origin }.run(&mut batch);
+                stage.run_each(list_of, &mut batch);
             }
         }
     }
@@ -205,20 +213,25 @@ fn is_of_list(verdict: Verdict) -> bool {
 /// Stores the list of each frame by the port that it arrived on; returns whether there is one.
 fn select_inbound(layer: &ListsByPort, list_of: &mut [u16; SIZE], batch: &AccessBatch<'_>) -> bool {
     let mut has_list = false;
-    let has_refusals = !batch.refusals.is_empty();
     for ((at, (kind, _)), slot) in batch.batch.outcomes().enumerate().zip(list_of) {
-        let is_examined = match kind {
-            // A list counts a packet that the reverse path filter refuses, not one that a list before refuses.
-            _ if has_refusals && batch.refusals.get(at).is_some_and(is_of_list) => false,
-            Kind::V4 | Kind::V6 => true,
-            // Their senders may get an ICMP error.
-            Kind::Done(Verdict::TtlExpired | Verdict::SourceRoute | Verdict::LinkLocal) => true,
-            Kind::Done(_) | Kind::Deferred => false,
-        };
+        let is_examined = is_examined(batch, at, kind);
         *slot = if is_examined { layer.get(batch.ingress(at).port) } else { NONE };
         has_list |= *slot != NONE;
     }
     has_list
+}
+
+/// Returns whether the lists of received packets are about a frame.
+#[inline(always)]
+fn is_examined(batch: &AccessBatch<'_>, at: usize, kind: Kind) -> bool {
+    match kind {
+        // A list counts a packet that the reverse path filter refuses, not one that a list before refuses.
+        _ if !batch.refusals.is_empty() && batch.refusals.get(at).is_some_and(is_of_list) => false,
+        Kind::V4 | Kind::V6 => true,
+        // Their senders may get an ICMP error.
+        Kind::Done(Verdict::TtlExpired | Verdict::SourceRoute | Verdict::LinkLocal) => true,
+        Kind::Done(_) | Kind::Deferred => false,
+    }
 }
 
 /// Stores the list of each frame by the port that it leaves by; returns whether there is one.
@@ -263,41 +276,58 @@ fn is_too_big(frame: &[u8], adjacency: &Adjacency) -> bool {
     }
 }
 
-/// The examination of a batch whose lists are known.
+/// The examination of a batch.
 struct Examination<'w> {
     lists: &'w AccessLists,
-    list_of: &'w [u16; SIZE],
     worker: usize,
     v4: &'w mut Examined<u32>,
     v6: &'w mut Examined<u128>,
     origin: Instant,
+    /// The time of policers, which read the clock at most once a batch.
+    time: Option<u64>,
 }
 
 impl Examination<'_> {
     /// Examines each frame by its list.
-    fn run(self, batch: &mut AccessBatch<'_>) {
-        let Self { lists, list_of, worker, v4, v6, origin } = self;
-        let list_of = list_of.get(..batch.frames.len()).unwrap_or_default();
-        // Policers read the clock at most once a batch.
-        let mut time = None;
+    fn run_each(&mut self, list_of: &[u16; SIZE], batch: &mut AccessBatch<'_>) {
+        let used = list_of.get(..batch.frames.len()).unwrap_or_default();
+        for number in (0..self.lists.lists.len() as u16).filter(|number| used.contains(number)) {
+            self.run(number, batch, |_, at, _| used.get(at) == Some(&number));
+        }
+    }
+
+    /// Examines by one list the frames that `is_examined` selects by their index and their kind.
+    #[inline]
+    fn run(
+        &mut self,
+        list: u16,
+        batch: &mut AccessBatch<'_>,
+        is_examined: impl Fn(&AccessBatch<'_>, usize, Kind) -> bool,
+    ) {
+        let Self { lists, worker, v4, v6, origin, time } = self;
+        let Some(applied) = lists.lists.get(usize::from(list)) else { return };
+        let (list, worker) = (applied.list.list(), *worker);
         let mut now = || *time.get_or_insert_with(|| origin.elapsed().as_nanos() as u64);
-        for (number, applied) in (0..).zip(&lists.lists) {
-            if !list_of.contains(&number) {
+        v4.clear();
+        v6.clear();
+        for (at, (kind, _)) in batch.batch.outcomes().enumerate() {
+            if !is_examined(batch, at, kind) {
                 continue;
             }
-            v4.clear();
-            v6.clear();
-            for (at, _) in list_of.iter().enumerate().filter(|(_, list)| **list == number) {
-                let packet = batch.untagged(at).get(ethernet::LEN..).unwrap_or_default();
-                match packet.first().map(|first| first >> 4) {
-                    Some(6) => v6.push(at, packet),
-                    _ => v4.push(at, packet),
-                }
+            let packet = batch.untagged(at).get(ethernet::LEN..).unwrap_or_default();
+            let is_v6 = match kind {
+                Kind::V4 => false,
+                Kind::V6 => true,
+                _ => packet.first().is_some_and(|first| first >> 4 == 6),
+            };
+            if is_v6 {
+                v6.push(at, packet);
+            } else {
+                v4.push(at, packet);
             }
-            let list = applied.list.list();
-            v4.examine(list.v4(), applied, worker, batch, &mut now);
-            v6.examine(list.v6(), applied, worker, batch, &mut now);
         }
+        v4.examine(list.v4(), applied, worker, batch, &mut now);
+        v6.examine(list.v6(), applied, worker, batch, &mut now);
     }
 }
 
@@ -339,6 +369,14 @@ impl<A: PacketFamily> Examined<A> {
             return;
         }
         let Some(counters) = list.counters(worker) else { return };
+        if classifier.is_empty() {
+            // No rule is about this family: the end of the list decides.
+            let bytes = self.matcher.lengths().iter().map(|length| u64::from(*length)).sum();
+            counters.count_batch(list.list().rules().len(), self.matcher.len() as u64, bytes);
+            let denied = self.frames.iter().filter(|_| !list.list().permits);
+            denied.for_each(|at| batch.refusals.refuse((*at).into(), Verdict::AclDenied));
+            return;
+        }
         let packet = |at: usize| {
             let frame = self.frames.get(at).copied().unwrap_or(NONE);
             batch.untagged(frame.into()).get(ethernet::LEN..).unwrap_or_default()
