@@ -104,11 +104,13 @@ impl StackedDevice {
             _ => 0,
         };
         let Some(&tags) = self.tags.get(class) else { return };
-        // One tag is stored with the addresses: copies of a variable length cost more.
+        // Copies of a variable length cost more.
         if self.len == TAG {
-            let ([a, b, c, d, e, f, g, h, i, j, k, l], [m, n, o, p, ..]) = (macs, tags);
-            if let Some(head) = frame.first_chunk_mut() {
-                *head = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p];
+            if let Some((first, rest)) = frame.split_first_chunk_mut()
+                && let Some(rest) = rest.first_chunk_mut::<TAG>()
+            {
+                *first = macs;
+                rest.copy_from_slice(&tags[..TAG]);
             }
         } else if let Some((first, rest)) = frame.split_first_chunk_mut() {
             *first = macs;

@@ -43,8 +43,8 @@ impl Trunk<'_> {
             return (ingress, group);
         };
         for _ in 0..MAX_TAGS {
-            let Some((&[p0, p1, c0, c1], inner)) = rest.split_first_chunk::<TAG>() else { break };
-            let Some(device) = vlans.get([p0, p1], [c0, c1]) else { break };
+            let Some((tag, inner)) = rest.split_first_chunk::<TAG>() else { break };
+            let Some(device) = vlans.get(*tag) else { break };
             ingress = FrameIngress { port: device, tags: ingress.tags + TAG as u16 };
             let over;
             (group, over) = self.ingresses.stacked(device);
