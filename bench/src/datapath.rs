@@ -9,10 +9,11 @@
 //! First the whole pool goes through once, and the number of sent packets is compared with single
 //! lookups of all destinations; then time is measured in windows.
 //!
-//! Four features cost more, and are measured apart: with `--members` every route leads to a group
+//! Five features cost more, and are measured apart: with `--members` every route leads to a group
 //! of next hops; with `--sources` the route back to each source is looked up too, and sources are
 //! drawn as destinations are; with `--vlans` every packet arrives with the tag of one of as many VLAN
-//! devices, in turn, and leaves with the tag of another device; with `--rules` each packet is examined by
+//! devices, in turn, and leaves with the tag of another device; with `--queue` they leave through the queue of a
+//! link that is faster than the worker; with `--rules` each packet is examined by
 //! an access list of so many rules (`acl.rs`), and none of them is denied.
 
 use std::process::ExitCode;
@@ -22,14 +23,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use datapath::stats::WorkerStats;
 use datapath::{
-    AccessLists, Adjacencies, Adjacency, AppliedList, FIRST_STACKED, Group, Ingress, Ingresses,
-    Locals, ReversePathFilter, StackedDevice, Tables, VlanTable, VlanTag, Worker, WorkerSetup,
-    wants,
+    AccessLists, Adjacencies, Adjacency, AppliedList, DeviceQueue, FIRST_STACKED, Group, Ingress,
+    Ingresses, Locals, PortQueue, PortQueues, ReversePathFilter, StackedDevice, Tables, VlanTable,
+    VlanTag, Worker, WorkerSetup, wants,
 };
 use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use output::progress;
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
+use qos::{EgressQueueParameters, Pacer};
 use serde::Serialize;
 use wire::{ethernet, ipv4, ipv6};
 
@@ -68,6 +70,9 @@ pub(super) struct Args {
     /// VLAN devices by which packets arrive; they leave by another one
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=4000))]
     vlans: u16,
+    /// Packets leave through an egress queue
+    #[arg(long)]
+    queue: bool,
     /// Rules of an access list by which packets are examined as they arrive
     #[arg(long, value_name = "N", default_value_t = 0)]
     rules: usize,
@@ -115,7 +120,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let adjacencies =
         Publisher::new(adjacencies(hops.unwrap_or(Hop::NONE), args.members, args.vlans));
     let mut scores = Vec::new();
-    let options = [(args.members > 1, " groups"), (args.sources, " sources")];
+    let options =
+        [(args.members > 1, " groups"), (args.sources, " sources"), (args.queue, " queue")];
     let mut options: String =
         options.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
     if args.vlans > 0 {
@@ -228,15 +234,37 @@ fn worker(
     let below = Ingress { vlans: Arc::new(devices), ..ingress.clone() };
     let devices = vec![Some(ingress); args.vlans.into()];
     let ingresses = Ingresses::new([below]).with_stacked(devices);
-    Ok(Worker::new(WorkerSetup {
-        arena: Arena::new(2048, 2048).context("memory for frames")?,
+    let queues = PortQueues {
+        by_port: if args.queue { vec![None, Some(queue())] } else { Vec::new() },
+        clock: clock(),
+    };
+    let worker = Worker::new(WorkerSetup {
+        arena: Arena::new(2048 + queues.frames(), 2048).context("memory for frames")?,
         ports,
         tables,
         adjacencies,
         ingresses: Publisher::new(ingresses).reader(),
         wants: wants().0,
         stats: Arc::new(WorkerStats::new()),
-    }))
+    });
+    Ok(worker.with_egress_queues(queues))
+}
+
+/// Makes the queue of a link of 1 Tbit/s, which no worker fills.
+fn queue() -> PortQueue {
+    let own = DeviceQueue {
+        parameters: EgressQueueParameters::default(),
+        pacer: Some(Arc::new(Pacer::new(1_000_000_000_000, 24))),
+        requests_to: Arc::default(),
+        counters: Arc::default(),
+    };
+    PortQueue { own, stacked: Vec::new() }
+}
+
+/// Returns the clock of the queues.
+fn clock() -> Box<dyn Fn() -> u64 + Send> {
+    let origin = Instant::now();
+    Box::new(move || origin.elapsed().as_nanos() as u64)
 }
 
 /// Sends the pool through once and counts.
