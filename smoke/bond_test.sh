@@ -6,7 +6,6 @@
 #                                 └─ r3 ── a3 ─┘
 #
 # in a VM: it needs bonds
-# runs alone: the emulated processor takes every core, and the test has deadlines
 . "$(dirname "$0")/lib/router_topology.sh"
 
 join a a3 02:00:00:00:04:02 router r3 02:00:00:00:04:01

@@ -6,7 +6,6 @@
 #                          r2 ── b0 b      12.0.0.1
 #
 # in a VM: it needs devices that the kernel of a test machine may lack
-# runs alone: the emulated processor takes every core, and the test has deadlines
 #
 # The processor is emulated, so that everything takes ten times as long: the router starts once.
 . "$(dirname "$0")/lib/router_topology.sh"

@@ -8,7 +8,6 @@
 #      red e0 ── r4 router: r4, r4.100                  a port and a VLAN device in a VRF
 #
 # in a VM: it needs VLAN devices, bonds and VRFs
-# runs alone: the emulated processor takes every core, and the test has deadlines
 . "$(dirname "$0")/lib/router_topology.sh"
 
 namespace red

@@ -5,7 +5,6 @@
 #   source s0.100, s0.200.30, s0 ── r0 router r1 ── a0.300 a      11.0.0.1, 2001:db8::1
 #
 # in a VM: it needs VLAN devices
-# runs alone: the emulated processor takes every core, and the test has deadlines
 . "$(dirname "$0")/lib/router_topology.sh"
 
 for end in "source s0" "a a0" "b b0"; do

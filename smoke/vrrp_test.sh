@@ -7,7 +7,6 @@
 #     default via 10.0.0.254: vrrp4-0-5 over r0, 00:00:5e:00:01:05
 #
 # in a VM: it needs a MAC-VLAN device
-# runs alone: the emulated processor takes every core, and the test has deadlines
 . "$(dirname "$0")/lib/router_topology.sh"
 
 virtual=00:00:5e:00:01:05

@@ -6,7 +6,8 @@
 # removes its interfaces with it. Nothing here touches the machine's own interfaces or addresses.
 #
 #   namespace NAME             creates a namespace
-#   join A a0 MAC B b0 MAC     joins two namespaces by a veth pair, both ends up
+#   join A a0 MAC B b0 MAC     joins two namespaces by a veth pair, both ends up; with ${tags[a0]}, a
+#                              list of PROTOCOL ID, by VLAN devices over the pair a0.below, b0.below
 #   within NAME COMMAND...     runs a command in a namespace
 #   launch NAME COMMAND...     the same in the background, as process $launched
 #   refuse STATUS TEXT COMMAND...   the command must end with STATUS and write TEXT to standard error
@@ -50,6 +51,7 @@ python=/usr/bin/python3
 export PYTHONPATH=$here/smoke/lib PYTHONDONTWRITEBYTECODE=1
 work=$(mktemp -d "${TMPDIR:-/tmp}/fingerpost-smoke.XXXXXXXX")
 namespaces=()
+declare -A tags
 
 fail() {
     echo "FAIL: $*" >&2
@@ -94,12 +96,36 @@ namespace() {
 
 join() {
     local a=$1 a_name=$2 a_mac=$3 b=$4 b_name=$5 b_mac=$6
-    local each=()
+    local each=() below=
     [ -z "${queues:-}" ] || each=(numrxqueues "$queues" numtxqueues "$queues")
-    ip -n "$prefix$a" link add "$a_name" address "$a_mac" "${each[@]}" type veth \
-        peer name "$b_name" address "$b_mac" "${each[@]}" netns "$prefix$b"
-    ip -n "$prefix$a" link set "$a_name" up
-    ip -n "$prefix$b" link set "$b_name" up
+    [ -z "${tags[$a_name]:-}" ] || below=.below
+    ip -n "$prefix$a" link add "$a_name$below" address "$a_mac" "${each[@]}" type veth \
+        peer name "$b_name$below" address "$b_mac" "${each[@]}" netns "$prefix$b"
+    ip -n "$prefix$a" link set "$a_name$below" up
+    ip -n "$prefix$b" link set "$b_name$below" up
+    if [ -n "$below" ]; then
+        tag "$a" "$a_name" ${tags[$a_name]}
+        tag "$b" "$b_name" ${tags[$a_name]}
+    fi
+}
+
+# Puts VLAN devices with these tags, the outer one first, over an end of a pair; the last one has its name.
+tag() { # NAMESPACE NAME [PROTOCOL ID]...
+    local namespace=$1 name=$2 lower=$2.below device
+    # Two tags more than untagged frames of the same MTU.
+    ip -n "$prefix$namespace" link set "$lower" mtu 1508
+    own_checksums "$namespace" "$lower"
+    own_tags "$namespace" "$lower"
+    shift 2
+    while [ $# -gt 0 ]; do
+        device=$name
+        [ $# -eq 2 ] || device=$lower.$2
+        ip -n "$prefix$namespace" link add link "$lower" name "$device" type vlan protocol "$1" id "$2"
+        ip -n "$prefix$namespace" link set "$device" up
+        lower=$device
+        shift 2
+    done
+    ip -n "$prefix$namespace" link set "$name" mtu 1500
 }
 
 within() {

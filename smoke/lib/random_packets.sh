@@ -7,7 +7,7 @@
 # FINGERPOST_PACKETS: the number of packets; FINGERPOST_SEED: the first seed.
 . "$(dirname "${BASH_SOURCE[0]}")/router_topology.sh"
 
-packets=${FINGERPOST_PACKETS:-5000} seed=${FINGERPOST_SEED:-1}
+packets=${FINGERPOST_PACKETS:-${packets:-5000}} seed=${FINGERPOST_SEED:-1}
 narrow 1400
 hosts_own_checksums
 within router ip route add 11.0.0.0/8 via 10.0.1.2
@@ -33,7 +33,7 @@ pass() { # NAME
     for host in source:s0 a:a0 b:b0; do
         launch "${host%:*}" "$python" "$here/smoke/linux_packets.py" receive "${host#*:}" "$work/stop" >"$work/$1.${host%:*}" 2>"$work/ready.${host%:*}"
         receivers+=("$launched")
-        wait_for 10 grep -q ready "$work/ready.${host%:*}" || fail "${host%:*} does not receive"
+        wait_for 60 grep -q ready "$work/ready.${host%:*}" || fail "${host%:*} does not receive"
     done
     # The neighbors are known before the first packet.
     within router ping -c 1 -q 10.0.0.2 >/dev/null && within router ping -c 1 -q 10.0.1.2 >/dev/null && within router ping -c 1 -q 10.0.2.2 >/dev/null

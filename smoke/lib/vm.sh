@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Runs a smoke test in a virtual machine with Debian's own kernel, which has the devices that the kernel of
+# Runs smoke tests in a virtual machine with Debian's own kernel, which has the devices that the kernel of
 # a test machine may lack: VRF, bond, VLAN, MAC-VLAN, bridge, netem.
 #
-#   bash smoke/lib/vm.sh NAME        runs smoke/NAME_test.sh there; its exit status is that of the test
+#   bash smoke/lib/vm.sh NAME...     runs each smoke/NAME_test.sh there, one after the other; the exit status is 0
+#                                    if all of them pass
 #
 #   host ── QEMU ── initial file system ── the host's files, read-only ── smoke/NAME_test.sh
 #                   modules for 9p         folders /tmp, /run, /var in memory
@@ -17,22 +18,24 @@
 # The processor is emulated unless it can virtualize (/dev/kvm alone is no sign that KVM can run Linux);
 # then everything takes about ten times as long, so few tests with deadlines can run here.
 #
-#   VM_LIMIT     seconds for the test itself; default 150
+#   VM_LIMIT     seconds for each test; default 150
 #   VM_MEMORY    default 1G
+#   FINGERPOST_PACKETS, FINGERPOST_SEED    for tests with random packets
 
 set -Eeuo pipefail
 fail() {
     echo "FAIL: $*" >&2
     exit 1
 }
-[ $# -eq 1 ] || fail "usage: bash smoke/lib/vm.sh NAME"
-name=$1
+[ $# -ge 1 ] || fail "usage: bash smoke/lib/vm.sh NAME..."
 tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 program=${FINGERPOST:-$tree/target/release/fingerpost}
 bench=${FINGERPOST_BENCH:-$tree/target/debug/fingerpost-bench}
 data=${FINGERPOST_DATA:-$tree/../shared/data}
 limit=${VM_LIMIT:-150}
-[ -f "$tree/smoke/${name}_test.sh" ] || fail "there is no smoke/${name}_test.sh"
+for name in "$@"; do
+    [ -f "$tree/smoke/${name}_test.sh" ] || fail "there is no smoke/${name}_test.sh"
+done
 [ -x "$program" ] || fail "no program at $program: cargo build --release, or set FINGERPOST"
 kernel=$(find /boot -name 'vmlinuz-*-amd64' | sort -V | tail -1)
 [ -n "$kernel" ] || fail "no kernel in /boot: apt-get install linux-image-amd64"
@@ -77,14 +80,19 @@ cat >"$initial/start" <<START
 export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
 export FINGERPOST=/run/programs/$(basename "$program") FINGERPOST_BENCH=/run/bench/$(basename "$bench")
 export FINGERPOST_DATA=/run/data SMOKE_PREFIX=g-
+export FINGERPOST_PACKETS=${FINGERPOST_PACKETS:-} FINGERPOST_SEED=${FINGERPOST_SEED:-}
 # Where udev runs, it makes the node /dev/net/tun, which loads this module.
 modprobe tun
 # The firmware's last line has no end.
 echo
 echo "guest: Linux \$(uname -r), \$(nproc) processors"
-status=0
-timeout $limit bash /run/tree/smoke/${name}_test.sh </dev/null || status=\$?
-echo "the guest ends with \$status"
+for name in $*; do
+    start=\$SECONDS status=0
+    timeout $limit bash /run/tree/smoke/\${name}_test.sh </dev/null || status=\$?
+    [ -z "\$(ip netns list)" ] || { echo "FAIL: \$name leaves namespaces" && status=1; }
+    echo "guest: \$name ends with status \$status after \$((SECONDS - start)) s"
+done
+echo "the guest ends"
 echo o >/proc/sysrq-trigger
 sleep 10
 START
@@ -111,12 +119,12 @@ chmod +x "$initial/init"
 (cd "$initial" && find . | cpio --create --format=newc --quiet) >"$work/initrd"
 
 # A panic ends the guest (panic=-1 with -no-reboot). The boot itself takes up to half a minute.
-timeout --foreground "$((limit + 45))" qemu-system-x86_64 "${accelerators[@]}" -cpu max -smp 2 \
+timeout --foreground "$((limit * $# + 45))" qemu-system-x86_64 "${accelerators[@]}" -cpu max -smp 2 \
     -m "${VM_MEMORY:-1G}" -nographic -nodefaults -serial stdio -no-reboot \
     -kernel "$kernel" -initrd "$work/initrd" \
     -append 'console=ttyS0 quiet panic=-1 mitigations=off' "${shared[@]}" "${cards[@]}" </dev/null 2>&1 |
     tr -d '\r' | tee "$work/console" | sed -n '/^guest:/,/^the guest ends/ { /^the guest ends/! p }' ||
     fail "QEMU: $(tail -5 "$work/console")"
-status=$(sed -n 's/^the guest ends with \([0-9]*\)$/\1/p' "$work/console")
-[ -n "$status" ] || fail "the guest does not end: $(tail -20 "$work/console")"
-exit "$status"
+grep -q '^the guest ends$' "$work/console" || fail "the guest does not end: $(tail -20 "$work/console")"
+failed=$(sed -n '/ ends with status 0 /d; s/^guest: \(.*\) ends with status .*/\1/p' "$work/console" | paste -sd ' ')
+[ -z "$failed" ] || fail "in the virtual machine: $failed"

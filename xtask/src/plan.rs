@@ -168,7 +168,7 @@ pub(crate) fn vm(only: &[String]) -> Result<Vec<Step>> {
     let mut steps = vec![packages(), release_build()];
     steps.extend(bench_build(&scripts));
     let binaries = binaries("release")?;
-    steps.extend(scripts.iter().map(|script| script.vm_step(&binaries)));
+    steps.extend(scripts::vm_step(&scripts.iter().collect::<Vec<_>>(), &binaries));
     Ok(steps)
 }
 
@@ -206,11 +206,14 @@ fn smoke_scripts(scripts: &[scripts::Script]) -> Result<Vec<Step>> {
         return Ok(scripts.iter().map(fail).collect());
     }
     let binaries = binaries("release")?;
+    let (guests, others): (Vec<_>, Vec<_>) =
+        scripts.iter().partition(|script| script.runs_in_a_vm());
     let (alone, concurrent): (Vec<_>, Vec<_>) =
-        scripts.iter().partition(|script| script.runs_alone());
+        others.into_iter().partition(|script| script.runs_alone());
     let mut steps: Vec<Step> =
         concurrent.iter().map(|script| script.step(&binaries).concurrent()).collect();
     steps.extend(alone.iter().map(|script| script.step(&binaries)));
+    steps.extend(scripts::vm_step(&guests, &binaries));
     Ok(steps)
 }
 

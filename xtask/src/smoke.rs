@@ -2,8 +2,8 @@
 //!
 //! A script gets the programs to test (`FINGERPOST`, `FINGERPOST_BENCH`) and the prefix of the names
 //! that it may create (`SMOKE_PREFIX`), its own for each script, since several run at the same time. A
-//! script with a line `# runs alone: REASON` runs beside no other, one with a line `# in a VM: REASON`
-//! runs in a virtual machine with Debian's kernel (`smoke/lib/vm.sh`). It fails by its exit status; the
+//! script with a line `# runs alone: REASON` runs beside no other, those with a line `# in a VM: REASON`
+//! run in one virtual machine with Debian's kernel (`smoke/lib/vm.sh`). It fails by its exit status; the
 //! results have the cause and its last lines. Afterwards no namespace with that prefix may be left;
 //! one that is left is removed and counts as a failure of the test.
 //!
@@ -21,7 +21,7 @@ use crate::command::CommandLine;
 use crate::step::Step;
 
 /// The longest time of a smoke test, in seconds.
-const LIMIT: &str = "420";
+const LIMIT: usize = 420;
 
 /// The end of the name of a script that is a test; others are sourced by these.
 const SUFFIX: &str = "_test.sh";
@@ -32,7 +32,7 @@ const ALONE: &str = "# runs alone: ";
 /// The line of a script that runs in a virtual machine.
 const IN_A_VM: &str = "# in a VM: ";
 
-/// The script that runs another in a virtual machine.
+/// The script that runs others in a virtual machine.
 const VM: &str = "smoke/lib/vm.sh";
 
 /// The beginnings of lines that name the cause of a failure: `fail` and the trap of
@@ -115,22 +115,16 @@ impl Script {
         fs::read_to_string(&self.path).unwrap_or_default()
     }
 
-    /// Creates the step that tests `binaries`, in a virtual machine if the script has the line.
+    /// Creates the step that tests `binaries` on this machine.
     pub(crate) fn step(&self, binaries: &Binaries) -> Step {
-        if self.runs_in_a_vm() {
-            return self.vm_step(binaries);
-        }
-        self.run(&format!("smoke {}", self.name), binaries, &[&self.path.to_string_lossy()])
+        let name = format!("smoke {}", self.name);
+        self.run(&name, binaries, LIMIT, &[&self.path.to_string_lossy()])
     }
 
-    /// Creates the step that tests `binaries` in a virtual machine.
-    pub(crate) fn vm_step(&self, binaries: &Binaries) -> Step {
-        self.run(&format!("smoke {} in a VM", self.name), binaries, &[VM, &self.name])
-    }
-
-    fn run(&self, name: &str, binaries: &Binaries, script: &[&str]) -> Step {
-        let prefix = self.prefix.clone();
-        let words = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=20", LIMIT, "bash"];
+    fn run(&self, name: &str, binaries: &Binaries, limit: usize, script: &[&str]) -> Step {
+        let (prefix, limit) = (self.prefix.clone(), limit.to_string());
+        let words =
+            ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=20", &limit, "bash"];
         let command = CommandLine::new(&words)
             .args(script)
             .env("FINGERPOST", binaries.program.to_string_lossy())
@@ -149,6 +143,15 @@ impl Script {
             Ok(())
         })
     }
+}
+
+/// Creates the step that tests `binaries` by scripts in one virtual machine, if there are any.
+pub(crate) fn vm_step(scripts: &[&Script], binaries: &Binaries) -> Option<Step> {
+    let first = scripts.first()?;
+    let names: Vec<&str> = scripts.iter().map(|script| &*script.name).collect();
+    let words = [&[VM], &names[..]].concat();
+    let name = format!("smoke {} in a VM", names.join(", "));
+    Some(first.run(&name, binaries, LIMIT * names.len(), &words))
 }
 
 /// The lines of a failed script's output that name the cause: the first that says so, and the last
