@@ -2,9 +2,13 @@
 //! rules, and in a linear search.
 //!
 //! The rules are about prefixes of the table, in the mix of an edge router's list: sources that are
-//! denied, services that are permitted, ports that are denied, and pairs of networks ([`rules`]). Sources
-//! and destinations of the packets are drawn from the table too. Most packets match no rule, which is the
-//! worst case of a linear search; the classifier reads as much for a packet that matches.
+//! denied, services that are permitted, ports that are denied, and pairs of networks ([`rules`]). Two cases
+//! differ in the packets' sources and destinations:
+//!
+//! - drawn from the table: few rules are about any of them. The classifier does not read their ports; for the
+//!   linear search it is the worst case.
+//! - drawn from the rules of each list: a packet has the addresses of one rule. The classifier reads all fields
+//!   of most packets.
 //!
 //! Before time is measured, packets are examined by the slow twin, and the results are compared. The lists
 //! take turns: each window measures all of them.
@@ -12,7 +16,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use acl::{AccessList, Matcher, PacketFamily, Rule};
+use acl::{AccessList, Addresses, Matcher, PacketFamily, Rule};
 use anyhow::{Context, ensure};
 use fastrand::Rng;
 use fib::{Hop, Prefix};
@@ -47,9 +51,24 @@ pub(super) struct Args {
     core: usize,
 }
 
+const OF_TABLE: &str = "addresses of the table";
+const OF_RULES: &str = "addresses of rules";
+
+/// A packet of 46 bytes.
+type Packet = [u8; 46];
+
+/// A list that is measured with some packets.
+struct Entry<'e> {
+    contestant: &'static str,
+    case: &'static str,
+    list: &'e AccessList,
+    packets: &'e [Packet],
+}
+
 #[derive(Serialize)]
 struct Score {
     contestant: &'static str,
+    case: &'static str,
     rules: usize,
     bytes: usize,
     /// Nanoseconds a packet.
@@ -71,31 +90,44 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut lists = Vec::new();
     for &count in &args.rules {
         let list = AccessList::build("bench", true, rules(count, &routes.v4)).context("a list")?;
-        compare(&list, &packets).with_context(|| format!("{count} rules"))?;
-        lists.push(list);
+        let of_rules: Vec<_> =
+            keys.chunks_exact(2).map(|key| addressed(&mut rng, &list, key[0], key[1])).collect();
+        for packets in [&packets, &of_rules] {
+            compare(&list, packets).with_context(|| format!("{count} rules"))?;
+        }
+        lists.push((list, of_rules));
     }
-    let mut times = vec![Vec::new(); lists.len() + 1];
+    let contestant = "classifier";
+    let of_table =
+        lists.iter().map(|(list, _)| Entry { contestant, case: OF_TABLE, list, packets: &packets });
+    let of_rules =
+        lists.iter().map(|(list, packets)| Entry { contestant, case: OF_RULES, list, packets });
+    let linear =
+        Entry { contestant: "linear", case: OF_TABLE, list: &lists[0].0, packets: &packets };
+    let entries: Vec<_> = of_table.chain(of_rules).chain([linear]).collect();
+    let mut times = vec![Vec::new(); entries.len()];
     progress::during("classifying packets", || {
         let mut matcher = Matcher::new(BATCH);
+        let seconds = args.seconds / WINDOWS as f64;
         for _ in 0..WINDOWS {
-            for (list, times) in lists.iter().zip(&mut times) {
-                times.push(window(args.seconds / WINDOWS as f64, &packets, |batch| {
-                    classify(list, &mut matcher, batch)
-                }));
+            for (&Entry { contestant, list, packets, .. }, times) in entries.iter().zip(&mut times)
+            {
+                times.push(if contestant == "linear" {
+                    window(seconds, packets, |batch| search(list, batch))
+                } else {
+                    window(seconds, packets, |batch| classify(list, &mut matcher, batch))
+                });
             }
-            let (list, linear) = (&lists[0], &mut times[lists.len()]);
-            linear
-                .push(window(args.seconds / WINDOWS as f64, &packets, |batch| search(list, batch)));
         }
     });
-    let contestants = lists.iter().map(|list| ("classifier", list)).chain([("linear", &lists[0])]);
     let first = Summary::of(&times[0]).median;
-    let scores: Vec<_> = contestants
+    let scores: Vec<_> = entries
+        .iter()
         .zip(&times)
-        .map(|((contestant, list), times)| {
+        .map(|(&Entry { contestant, case, list, .. }, times)| {
             let summary = Summary::of(times);
             let (rules, bytes) = (list.rules().len(), list.footprint());
-            Score { contestant, rules, bytes, summary, ratio: summary.median / first }
+            Score { contestant, case, rules, bytes, summary, ratio: summary.median / first }
         })
         .collect();
     args.setting.record(scores.iter().map(|score| Figure {
@@ -103,7 +135,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         table: &routes.name,
         routes: score.rules,
         contestant: score.contestant,
-        case: "IPv4, first rule of a packet",
+        case: score.case,
         threads: 1,
         unit: "ns/packet",
         summary: score.summary,
@@ -135,8 +167,22 @@ pub(super) fn rules(count: usize, table: &[(Prefix<u32>, Hop)]) -> Vec<Rule> {
         .collect()
 }
 
-/// A TCP or UDP packet of 46 bytes.
-fn packet(rng: &mut Rng, src: u32, dst: u32) -> [u8; 46] {
+/// A packet with the addresses of a rule of the list; `src` and `dst` where the rule has none.
+fn addressed(rng: &mut Rng, list: &AccessList, src: u32, dst: u32) -> Packet {
+    let rule = &list.rules()[rng.usize(..list.rules().len())];
+    let mut within = |addresses: &Option<Addresses>, other: u32| {
+        let prefix = addresses.as_ref().and_then(|addresses| addresses.v4.first());
+        prefix.map_or(other, |prefix| {
+            let host = u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
+            prefix.addr() | rng.u32(..) & host
+        })
+    };
+    let (src, dst) = (within(&rule.from, src), within(&rule.to, dst));
+    packet(rng, src, dst)
+}
+
+/// A TCP or UDP packet.
+fn packet(rng: &mut Rng, src: u32, dst: u32) -> Packet {
     let protocol = if rng.bool() { 6 } else { 17 };
     let header = ipv4::Header { total_len: 46, ttl: 64, protocol, src, dst, ..Default::default() };
     let mut packet = [0; 46];
@@ -145,7 +191,7 @@ fn packet(rng: &mut Rng, src: u32, dst: u32) -> [u8; 46] {
     packet
 }
 
-fn compare(list: &AccessList, packets: &[[u8; 46]]) -> anyhow::Result<()> {
+fn compare(list: &AccessList, packets: &[Packet]) -> anyhow::Result<()> {
     let mut matcher = Matcher::<u32>::new(BATCH);
     for batch in packets[..COMPARED].chunks(BATCH) {
         matcher.clear();
@@ -161,7 +207,7 @@ fn compare(list: &AccessList, packets: &[[u8; 46]]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn classify(list: &AccessList, matcher: &mut Matcher<u32>, batch: &[[u8; 46]]) -> u32 {
+fn classify(list: &AccessList, matcher: &mut Matcher<u32>, batch: &[Packet]) -> u32 {
     matcher.clear();
     batch.iter().for_each(|packet| {
         matcher.push(packet);
@@ -171,8 +217,8 @@ fn classify(list: &AccessList, matcher: &mut Matcher<u32>, batch: &[[u8; 46]]) -
     rules.fold(0, u32::wrapping_add)
 }
 
-fn search(list: &AccessList, batch: &[[u8; 46]]) -> u32 {
-    let rule = |packet: &[u8; 46]| {
+fn search(list: &AccessList, batch: &[Packet]) -> u32 {
+    let rule = |packet: &Packet| {
         let fields = u32::fields(packet)?;
         list.matches(&fields).next().map(|rule| rule as u32)
     };
@@ -180,7 +226,7 @@ fn search(list: &AccessList, batch: &[[u8; 46]]) -> u32 {
 }
 
 /// Returns the nanoseconds a packet in a window of some seconds.
-fn window(seconds: f64, packets: &[[u8; 46]], mut examine: impl FnMut(&[[u8; 46]]) -> u32) -> f64 {
+fn window(seconds: f64, packets: &[Packet], mut examine: impl FnMut(&[Packet]) -> u32) -> f64 {
     let (start, clock) = (Instant::now(), Clock::start());
     let (mut count, mut sum) = (0, 0_u32);
     while start.elapsed().as_secs_f64() < seconds {
@@ -200,9 +246,9 @@ fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
         return Ok(());
     }
     println!("{table}; one core, batches of {BATCH} IPv4 packets, median of {WINDOWS} windows");
-    for Score { contestant, rules, bytes, summary, ratio } in scores {
+    for Score { contestant, case, rules, bytes, summary, ratio } in scores {
         let Summary { median, mad, min, max } = summary;
-        print!("  {contestant}, {rules} rules: {median:.1} ±{mad:.1} ns a packet");
+        print!("  {contestant}, {rules} rules, {case}: {median:.1} ±{mad:.1} ns a packet");
         println!(" ({min:.1} to {max:.1}), {ratio:.2} times the first, {} KiB", bytes / 1024);
     }
     Ok(())

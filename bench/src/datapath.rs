@@ -14,7 +14,8 @@
 //! drawn as destinations are; with `--vlans` every packet arrives with the tag of one of as many VLAN
 //! devices, in turn, and leaves with the tag of another device; with `--queue` they leave through the queue of a
 //! link that is faster than the worker; with `--rules` each packet is examined by
-//! an access list of so many rules (`acl.rs`), and none of them is denied.
+//! an access list of so many rules (`acl.rs`), and none of them is denied; few of the rules are about
+//! their addresses, as in the first case of `acl.rs`.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -123,7 +123,7 @@ timeout --foreground "$((limit * $# + 45))" qemu-system-x86_64 "${accelerators[@
     -m "${VM_MEMORY:-1G}" -nographic -nodefaults -serial stdio -no-reboot \
     -kernel "$kernel" -initrd "$work/initrd" \
     -append 'console=ttyS0 quiet panic=-1 mitigations=off' "${shared[@]}" "${cards[@]}" </dev/null 2>&1 |
-    tr -d '\r' | tee "$work/console" | sed -n '/^guest:/,/^the guest ends/ { /^the guest ends/! p }' ||
+    sed -u 's/\r//g' | tee "$work/console" | sed -un '/^guest:/,/^the guest ends/ { /^the guest ends/! p }' ||
     fail "QEMU: $(tail -5 "$work/console")"
 grep -q '^the guest ends$' "$work/console" || fail "the guest does not end: $(tail -20 "$work/console")"
 failed=$(sed -n '/ ends with status 0 /d; s/^guest: \(.*\) ends with status .*/\1/p' "$work/console" | paste -sd ' ')
