@@ -173,7 +173,7 @@ fn addressed(rng: &mut Rng, list: &AccessList, src: u32, dst: u32) -> Packet {
     let mut within = |addresses: &Option<Addresses>, other: u32| {
         let prefix = addresses.as_ref().and_then(|addresses| addresses.v4.first());
         prefix.map_or(other, |prefix| {
-            let host = u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
+            let host = u32::MAX.checked_shr(prefix.len()).unwrap_or(0);
             prefix.addr() | rng.u32(..) & host
         })
     };
