@@ -59,7 +59,11 @@ def rule(rng):
     if rng.random() < 0.15:
         words += ["length", numbers(rng, [20, 28, 40, 60, 100, 600, 1300, 1400, 1500])]
     # A rule about everything would hide those behind it.
-    return " ".join(words) if len(words) > 2 else rule(rng)
+    if len(words) <= 2:
+        return rule(rng)
+    if words[0] != "deny" and rng.random() < 0.15:
+        words += ["setdscp", str(rng.choice([0, 10, 46]))]
+    return " ".join(words)
 
 
 def write(seed, count):

@@ -86,8 +86,9 @@ flow ipv4-flowspec destination 11.1.0.0/16 then rate-limit 125000
 flow ipv4-flowspec destination 11.1.1.0/24 then accept
 flow ipv4-flowspec destination 11.2.0.0/16 fragment dont-fragment then discard
 flow ipv4-flowspec destination 11.3.0.0/16 then redirect 65001:1
+flow ipv4-flowspec destination 11.4.0.0/16 then mark 46
 flow ipv6-flowspec label '==7' then discard
-wait_for 10 has_flows 6 || fail "flow specifications are missing: $(show flowspec)"
+wait_for 10 has_flows 7 || fail "flow specifications are missing: $(show flowspec)"
 show acl flowspec >"$work/acl" && show flowspec >"$work/flowspec"
 sed -n 's/^ *[0-9]*: \(.*\): .*/\1/p' "$work/acl" >"$work/rules"
 cat >"$work/expected" <<RULES
@@ -95,6 +96,7 @@ permit to 11.1.1.0/24
 police 1mbit to 11.1.0.0/16
 permit to 11.1.0.0/16
 deny to 11.2.0.0/16 df yes
+permit setdscp 46 to 11.4.0.0/16
 deny to 11.0.0.0/8
 RULES
 for text in 'redirection to a VRF not supported' 'flowlabel =7: flow labels not supported'; do

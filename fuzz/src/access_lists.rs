@@ -99,8 +99,12 @@ fn compare<A: PacketFamily>(
         let mut from = 0;
         while let Some(rule) = matcher.first(classifier, at, from) {
             quickly.push(rule as usize);
-            if list.rules()[rule as usize].action.is_terminal() {
+            let Rule { action, set_dscp, .. } = &list.rules()[rule as usize];
+            if action.is_terminal() {
                 break;
+            }
+            if let Some(dscp) = set_dscp {
+                matcher.set_dscp(classifier, at, *dscp);
             }
             from = rule + 1;
         }

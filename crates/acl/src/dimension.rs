@@ -167,6 +167,11 @@ impl FieldTable {
         (Self { field, by_value: by_value.into() }, dimension)
     }
 
+    /// Returns the field.
+    pub(crate) fn field(&self) -> Field {
+        self.field
+    }
+
     /// Finds the rows of the packets with these indexes, by their fields.
     #[inline]
     pub(crate) fn lookup<A: PacketFamily>(

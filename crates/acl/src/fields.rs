@@ -79,6 +79,12 @@ impl<A: Family> Fields<A> {
         }
     }
 
+    /// Sets the differentiated services code point.
+    #[inline]
+    pub(crate) fn set_dscp(&mut self, dscp: u8) {
+        self.dscp = dscp;
+    }
+
     /// Sets the kind of fragment, and the bit Don't Fragment of an IPv4 packet.
     pub(crate) fn set_fragment(&mut self, fragment: FragmentKind, dont_fragment: bool) {
         self.fragment = fragment;

@@ -61,15 +61,20 @@ impl AccessList {
     }
 
     /// Iterates over the numbers of the rules that act on a packet: those that match, up to the first
-    /// that ends the examination. The slow twin of the classifiers. O(rules).
+    /// that ends the examination. A code point that a rule sets is that of the packet for the rules behind it.
+    /// The slow twin of the classifiers. O(rules).
     pub fn matches<A: PacketFamily>(&self, packet: &Fields<A>) -> impl Iterator<Item = usize> {
-        let matching = self.rules.iter().enumerate().filter(|(_, rule)| rule.matches(packet));
-        let mut has_ended = false;
-        matching
-            .take_while(move |(_, rule)| {
-                !std::mem::replace(&mut has_ended, rule.action.is_terminal())
-            })
-            .map(|(number, _)| number)
+        let (mut packet, mut has_ended) = (*packet, false);
+        self.rules.iter().enumerate().filter_map(move |(number, rule)| {
+            if has_ended || !rule.matches(&packet) {
+                return None;
+            }
+            has_ended = rule.action.is_terminal();
+            if let Some(dscp) = rule.set_dscp {
+                packet.set_dscp(dscp);
+            }
+            Some(number)
+        })
     }
 
     /// Lists the interfaces that rules send copies to.

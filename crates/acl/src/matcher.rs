@@ -163,6 +163,30 @@ impl<A: PacketFamily> Matcher<A> {
         (lowest != u32::MAX).then_some(lowest)
     }
 
+    /// Changes the differentiated services code point of packet `at`, which a rule has matched: for the rules
+    /// behind it that is its code point.
+    pub fn set_dscp(&mut self, classifier: &Classifier<A>, at: usize, dscp: u8) {
+        let Some(number) = classifier.fields.iter().position(|table| table.field() == Field::Dscp)
+        else {
+            return;
+        };
+        let Some(fields) = self.fields.get_mut(at) else { return };
+        fields.set_dscp(dscp);
+        let (room, dimensions) = (self.room, &classifier.dimensions);
+        let changed = dimensions.len() - classifier.fields.len() + number;
+        let Some(rows) = self.rows.chunks_exact_mut(room).nth(changed) else { return };
+        if let (Some(table), Ok(index)) = (classifier.fields.get(number), u16::try_from(at)) {
+            table.lookup(&[index], &self.fields, rows);
+        }
+        for part in 0..classifier.parts() {
+            let rows = self.rows.get(at..).unwrap_or_default().iter().step_by(room);
+            let words = dimensions.iter().zip(rows).map(|(each, row)| each.candidates(row.0, part));
+            if let Some(candidates) = self.candidates.get_mut(part * room + at) {
+                *candidates = words.fold(classifier.all_candidates(part), |all, words| all & words);
+            }
+        }
+    }
+
     /// Returns the lengths of the packets in bytes.
     #[inline]
     pub fn lengths(&self) -> &[u16] {

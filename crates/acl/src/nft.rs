@@ -65,18 +65,28 @@ fn chain(text: &mut String, list: &AccessList) {
     for (number, rule) in (1..).zip(list.rules()) {
         let _ = writeln!(text, "\t\t# {rule}");
         let comment = format!("comment \"rule {number}\"");
-        let action = action(&rule.action);
-        let mut add = |conditions: String| {
-            let _ = writeln!(text, "\t\t{conditions}{action} {comment}");
+        let mut add = |ip, conditions: String| {
+            let (action, set) =
+                (action(&rule.action), rule.set_dscp.map(|dscp| format!("{ip} dscp set {dscp}")));
+            let _ = match (set, &rule.action) {
+                (None, _) => writeln!(text, "\t\t{conditions}{action} {comment}"),
+                (Some(set), Action::Permit) => {
+                    writeln!(text, "\t\t{conditions}counter {set} accept {comment}")
+                }
+                // A policer ends a rule for the packets that it does not drop.
+                (Some(set), _) => {
+                    writeln!(text, "\t\t{conditions}{action} {comment}\n\t\t{conditions}{set}")
+                }
+            };
         };
         if rule.is_about::<u32>() {
             let fragments = fragments_v4(rule.fragment, needs_header(rule)).to_owned()
                 + dont_fragment(rule.dont_fragment);
-            add(conditions::<u32>(rule, "ip", "ipv4", &fragments));
+            add("ip", conditions::<u32>(rule, "ip", "ipv4", &fragments));
         }
         if rule.is_about::<u128>() {
             for fragments in fragments_v6(rule.fragment, needs_header(rule)) {
-                add(conditions::<u128>(rule, "ip6", "ipv6", fragments));
+                add("ip6", conditions::<u128>(rule, "ip6", "ipv6", fragments));
             }
         }
     }

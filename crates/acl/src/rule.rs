@@ -20,7 +20,7 @@ pub enum Action {
     Count,
     /// The packets beyond a rate are dropped.
     Police(Rate),
-    /// A copy of one packet in `one_in`, chosen by chance, leaves by an interface, as it arrived.
+    /// A copy of one packet in `one_in`, chosen by chance, leaves by an interface.
     Mirror {
         /// The interface.
         interface: String,
@@ -129,6 +129,8 @@ impl FragmentMatch {
 pub struct Rule {
     /// Its action.
     pub action: Action,
+    /// The differentiated services code point, 0 to 63, that a packet gets, unless the action drops it.
+    pub set_dscp: Option<u8>,
     /// The source's prefixes.
     pub from: Option<Addresses>,
     /// The destination's prefixes.
@@ -160,6 +162,7 @@ impl Rule {
     pub fn all(action: Action) -> Self {
         Self {
             action,
+            set_dscp: None,
             from: None,
             to: None,
             protocols: None,

@@ -13,6 +13,7 @@
 //! | `police` | a rate: `1000pps`, `64kbit`, `10mbit`, `1gbit` |
 //! | `mirror` | the interface that a copy of each packet leaves by |
 //! | `sample` | a copy of one packet in so many, and the interface |
+//! | `setdscp` | the code point that packets get |
 //! | `from`, `to` | prefixes, addresses, and `@` with the name of a list of them; `any` |
 //! | `ipproto` | protocols by number or name |
 //! | `sport`, `dport` | ports, for TCP, UDP, UDP-Lite, SCTP and DCCP |
@@ -82,8 +83,7 @@ const FLAGS: [(&str, u8); 8] = [
     ("cwr", tcp::CWR),
 ];
 
-const WORDS: &str =
-    "from, to, ipproto, sport, dport, icmptype, icmpcode, flags, fragment, df, dscp or length";
+const WORDS: &str = "from, to, ipproto, sport, dport, icmptype, icmpcode, flags, fragment, df, dscp, length or setdscp";
 const ACTIONS: &str = "permit, deny, count, police, mirror or sample";
 
 impl Rule {
@@ -108,6 +108,7 @@ impl Rule {
             seen.push(word);
             let mut value = || words.next().ok_or_else(|| format!("{word:?} has no value"));
             match word {
+                "setdscp" => rule.set_dscp = Some(dscp(value()?)?),
                 "from" => rule.from = addresses(value()?, list)?,
                 "to" => rule.to = addresses(value()?, list)?,
                 "ipproto" => rule.protocols = Some(Ranges::parse(value()?, 255, protocol)?),
@@ -153,6 +154,9 @@ impl Rule {
             let what =
                 "later fragments have no ports, ICMP type or TCP flags: remove that condition";
             return Err(RuleError(what.to_owned()));
+        }
+        if self.action == Action::Deny && self.set_dscp.is_some() {
+            return Err(RuleError("setdscp: the rule denies its packets".to_owned()));
         }
         if !self.is_about::<u32>() && !self.is_about::<u128>() {
             let what = if self.dont_fragment.is_some() {
@@ -255,6 +259,12 @@ fn code_point(name: &str) -> Option<u16> {
     }
 }
 
+fn dscp(text: &str) -> Result<u8, String> {
+    let number = Ranges::parse(text, 63, code_point)?.number();
+    let number = number.and_then(|number| u8::try_from(number).ok());
+    number.ok_or_else(|| format!("setdscp: {text:?} is not one code point"))
+}
+
 fn flags(text: &str) -> Result<TcpFlags, String> {
     let (set, mask) = text.split_once('/').unwrap_or((text, text));
     let read = |text: &str| -> Result<u8, String> {
@@ -302,6 +312,9 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.action)?;
+        if let Some(dscp) = self.set_dscp {
+            write!(f, " setdscp {dscp}")?;
+        }
         for (word, addresses) in [("from", &self.from), ("to", &self.to)] {
             if let Some(addresses) = addresses {
                 write!(f, " {word} {addresses}")?;
@@ -391,6 +404,7 @@ mod tests {
             "police 1000pps fragment later dscp 46,8 length 0-128",
             "deny fragment middle df no",
             "count fragment last df yes dscp 0",
+            "police 1mbit setdscp 46 ipproto udp dport 5060",
             "mirror eth9 ipproto 4,41",
             "sample 1000 eth9 to 192.0.2.1",
         ] {
@@ -423,6 +437,11 @@ mod tests {
             ("deny ipproto 300", "300 is out of range: at most 255"),
             ("deny dscp af44", "\"af44\" is not a number up to 63"),
             ("deny ipproto tcp dport 1 fragment later", "later fragments have no ports"),
+            ("deny from 2001:db8::/32 df yes", "df is a bit of IPv4"),
+            ("permit df maybe", "\"maybe\" is unknown: yes or no"),
+            ("permit setdscp 1,2", "\"1,2\" is not one code point"),
+            ("permit setdscp 64", "64 is out of range: at most 63"),
+            ("deny setdscp ef", "the rule denies its packets"),
             ("police 0pps", "\"0pps\" is not a rate above 0"),
             ("police 10", "is not a rate above 0 such as 1000pps"),
             ("police", "\"police\" has no rate"),

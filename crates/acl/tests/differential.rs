@@ -59,6 +59,9 @@ fn rule(rng: &mut Rng) -> String {
             text.push_str(&part(rng));
         }
     };
+    if !text.starts_with("deny") {
+        add(&mut text, rng, &|rng| format!("setdscp {}", [0, 1, 46, 63][rng.usize(..4)]));
+    }
     add(&mut text, rng, &|rng| format!("from {}", prefixes(rng)));
     add(&mut text, rng, &|rng| format!("to {}", prefixes(rng)));
     match rng.u8(..6) {
@@ -173,14 +176,18 @@ fn packet(rng: &mut Rng, is_v6: bool) -> Vec<u8> {
 fn quickly<A: PacketFamily>(
     list: &AccessList,
     classifier: &acl::Classifier<A>,
-    matcher: &Matcher<A>,
+    matcher: &mut Matcher<A>,
     at: usize,
 ) -> Vec<usize> {
     let (mut found, mut from) = (Vec::new(), 0);
     while let Some(rule) = matcher.first(classifier, at, from) {
         found.push(rule as usize);
-        if list.rules()[rule as usize].action.is_terminal() {
+        let Rule { action, set_dscp, .. } = &list.rules()[rule as usize];
+        if action.is_terminal() {
             break;
+        }
+        if let Some(dscp) = set_dscp {
+            matcher.set_dscp(classifier, at, *dscp);
         }
         from = rule + 1;
     }
@@ -208,7 +215,7 @@ fn compare<A: PacketFamily>(
         matcher.classify(classifier, |at| &packets[at]);
         for (at, fields) in fields.iter().enumerate() {
             let slowly: Vec<_> = list.matches(fields).collect();
-            let quickly = quickly(list, classifier, &matcher, at);
+            let quickly = quickly(list, classifier, &mut matcher, at);
             assert_eq!(quickly, slowly, "{fields:?} of {:02x?}", packets[at]);
             assert_eq!(matcher.length(at), fields.length);
             matched += slowly.len();

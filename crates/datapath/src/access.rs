@@ -190,9 +190,7 @@ impl AccessStage {
         for layer in &lists.inbound {
             if batch.arrivals.is_empty() {
                 // One list for all frames.
-                stage.run(layer.get(batch.number), &mut batch, |batch, at, kind| {
-                    is_examined(batch, at, kind)
-                });
+                stage.run(layer.get(batch.number), &mut batch, is_examined);
             } else if select_inbound(layer, list_of, &batch) {
                 stage.run_each(list_of, &mut batch);
             }
@@ -399,8 +397,15 @@ impl<A: PacketFamily> Examined<A> {
                 };
                 let rule = number as usize;
                 let count = counters.count(rule, length);
+                let set_dscp = rules.get(rule).and_then(|rule| rule.set_dscp);
                 match rules.get(rule).map(|rule| &rule.action) {
-                    None | Some(Action::Permit) => break,
+                    None => break,
+                    Some(Action::Permit) => {
+                        if let Some(dscp) = set_dscp {
+                            batch.set_dscp(at, dscp);
+                        }
+                        break;
+                    }
                     Some(Action::Deny) => {
                         batch.refusals.refuse(at, Verdict::AclDenied);
                         break;
@@ -421,6 +426,10 @@ impl<A: PacketFamily> Examined<A> {
                         }
                     }
                 }
+                if let Some(dscp) = set_dscp {
+                    batch.set_dscp(at, dscp);
+                    self.matcher.set_dscp(classifier, packet, dscp);
+                }
                 from = number + 1;
             }
         }
@@ -434,7 +443,22 @@ impl<A: PacketFamily> Examined<A> {
 }
 
 impl AccessBatch<'_> {
-    /// Stages a copy of a frame, as it arrived, on a port.
+    /// Sets the differentiated services code point of a frame's packet.
+    fn set_dscp(&mut self, at: usize, dscp: u8) {
+        let tags = usize::from(self.ingress(at).tags);
+        let Some(frame) = self.frames.get(at) else { return };
+        let bytes = self.arena.bytes_mut(frame);
+        let packet = bytes.get_mut(tags + ethernet::LEN..).unwrap_or_default();
+        if packet.first().is_some_and(|first| first >> 4 == 6) {
+            if let Ok(mut view) = ipv6::View::parse(packet) {
+                view.set_traffic_class(dscp << 2 | view.traffic_class() & 3);
+            }
+        } else if let Ok(mut view) = ipv4::View::parse(packet) {
+            view.set_tos(dscp << 2 | view.tos() & 3);
+        }
+    }
+
+    /// Stages a copy of a frame on a port.
     #[cold]
     fn mirror(&mut self, at: usize, port: u16) {
         let Some(frame) = self.frames.get(at) else { return };

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | 0x8006, 0x800c | bytes a second, packets a second; 0: none passes |
 //! | 0x8007 | T: the specifications behind this one apply, too; S, a sample, is ignored |
-//! | 0x8008, 0x8108, 0x8208, 0x8009 | redirection to a VRF, a DSCP: not supported |
+//! | 0x8009 | the DSCP that packets get |
+//! | 0x8008, 0x8108, 0x8208 | redirection to a VRF: not supported |
 //! | 0x0800, 0x010c, 0x000c | redirection to an address: not supported |
 //!
 //! Source: RFC 8955, section 7; RFC 7674; draft-ietf-idr-flowspec-redirect-ip.
@@ -18,6 +19,8 @@ pub(crate) struct Actions {
     pub(crate) is_discard: bool,
     /// The rates beyond which packets are dropped.
     pub(crate) rates: Vec<Rate>,
+    /// The DSCP that packets get.
+    pub(crate) dscp: Option<u8>,
     /// Whether specifications behind this one apply, too.
     pub(crate) continues: bool,
     /// An action that this router does not have.
@@ -35,7 +38,7 @@ impl Actions {
                 (0x80, 0x0c) => actions.add_rate(rate, |rate| Rate::Packets(rate as u64)),
                 (0x80, 0x07) => actions.continues |= d & 1 != 0,
                 (0x80..=0x82, 0x08) => actions.unsupported = Some("redirection to a VRF"),
-                (0x80, 0x09) => actions.unsupported = Some("marking with a DSCP"),
+                (0x80, 0x09) => actions.dscp = Some(d & 0x3f),
                 (0x08, 0x00) | (0x00 | 0x01, 0x0c) => {
                     actions.unsupported = Some("redirection to an address");
                 }
@@ -80,7 +83,8 @@ mod tests {
         assert_eq!(Actions::new(&both).rates, [Rate::Bits(8_000_000_000), Rate::Packets(5)]);
         assert!(Actions::new(&[community(0x8007, 1)]).continues);
         assert!(!Actions::new(&[community(0x8007, 2)]).continues);
-        for kind in [0x8008, 0x8108, 0x8208, 0x8009, 0x0800, 0x010c, 0x000c] {
+        assert_eq!(Actions::new(&[community(0x8009, 0xffff_ffee)]).dscp, Some(46));
+        for kind in [0x8008, 0x8108, 0x8208, 0x0800, 0x010c, 0x000c] {
             assert!(Actions::new(&[community(kind, 1)]).unsupported.is_some(), "{kind:#x}");
         }
         // A route target.

@@ -10,12 +10,12 @@
 //! | fragment | one for each kind of fragment, and for packets with and without the bit Don't Fragment |
 //!
 //! Ports imply TCP or UDP, TCP flags imply TCP, and ICMP types and codes imply ICMP (RFC 8955, section 4.2.2).
-//! A rate becomes a policer and a rule that permits what it leaves; of several rules each has a policer of
-//! its own.
+//! A rate becomes a policer and a rule that permits what it leaves, with the DSCP of a marking; of several rules
+//! each has a policer of its own.
 //!
 //! A specification that access lists cannot express is refused as a whole, so that no packet is dropped that the
 //! specification is not about: offsets of IPv6 prefixes, flow labels, the bit Don't Fragment of IPv6, TCP
-//! flags of the upper octet, redirection and marking.
+//! flags of the upper octet, and redirection.
 
 use acl::{Action, Addresses, Field, FragmentMatch, Ranges, Rule, TcpFlags};
 use fib::Prefix;
@@ -88,7 +88,11 @@ pub(crate) fn rules(flow: &FlowSpec, actions: &Actions) -> Result<Vec<Rule>, &'s
     matches.retain(is_possible);
     let actions = rule_actions(actions);
     let expanded = matches.iter().flat_map(|rule| {
-        actions.iter().map(|action| Rule { action: action.clone(), ..rule.clone() })
+        actions.iter().map(|(action, set_dscp)| Rule {
+            action: action.clone(),
+            set_dscp: *set_dscp,
+            ..rule.clone()
+        })
     });
     Ok(expanded.collect())
 }
@@ -232,16 +236,21 @@ fn kinds(list: &[Operator], others: u64) -> Vec<Option<FragmentMatch>> {
     kinds.into_iter().filter(|(is_one, _)| *is_one).map(|(_, kind)| Some(kind)).collect()
 }
 
-fn rule_actions(actions: &Actions) -> Vec<Action> {
-    let Actions { is_discard, rates, continues, unsupported: _ } = actions;
+/// Returns the actions, each with the DSCP that packets get: the last one has it, since rules behind it would
+/// compare the new one.
+fn rule_actions(actions: &Actions) -> Vec<(Action, Option<u8>)> {
+    let Actions { is_discard, rates, dscp, continues, unsupported: _ } = actions;
     if *is_discard {
-        return vec![Action::Deny];
+        return vec![(Action::Deny, None)];
     }
-    let mut all: Vec<_> = rates.iter().map(|rate| Action::Police(*rate)).collect();
+    let mut all: Vec<_> = rates.iter().map(|rate| (Action::Police(*rate), None)).collect();
     match (*continues, all.is_empty()) {
-        (false, _) => all.push(Action::Permit),
-        (true, true) => all.push(Action::Count),
+        (false, _) => all.push((Action::Permit, None)),
+        (true, true) => all.push((Action::Count, None)),
         (true, false) => {}
+    }
+    if let Some((_, set_dscp)) = all.last_mut() {
+        *set_dscp = *dscp;
     }
     all
 }
@@ -347,6 +356,18 @@ mod tests {
             ["police 1mbit to 0.0.0.0/0 ipproto udp", "permit to 0.0.0.0/0 ipproto udp"]
         );
         assert_eq!(with(&[rate, proceed]), ["police 1mbit to 0.0.0.0/0 ipproto udp"]);
+        let mark = [0x80, 9, 0, 0, 0, 0, 0, 46];
+        assert_eq!(with(&[mark]), ["permit setdscp 46 to 0.0.0.0/0 ipproto udp"]);
+        assert_eq!(with(&[mark, DISCARD]), ["deny to 0.0.0.0/0 ipproto udp"]);
+        assert_eq!(with(&[mark, proceed]), ["count setdscp 46 to 0.0.0.0/0 ipproto udp"]);
+        assert_eq!(
+            with(&[rate, mark]),
+            ["police 1mbit to 0.0.0.0/0 ipproto udp", "permit setdscp 46 to 0.0.0.0/0 ipproto udp"]
+        );
+        assert_eq!(
+            with(&[rate, mark, proceed]),
+            ["police 1mbit setdscp 46 to 0.0.0.0/0 ipproto udp"]
+        );
         assert_eq!(text(&udp, &[[0x80, 8, 0, 0, 0, 0, 0, 1]]), Err("redirection to a VRF"));
     }
 

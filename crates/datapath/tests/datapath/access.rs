@@ -278,6 +278,44 @@ fn mirrored_packet_leaves_twice_and_sampled_ones_now_and_then() {
 }
 
 #[test]
+fn packet_gets_the_code_points_of_its_rules_one_after_the_other() {
+    let inbound = list(
+        &[
+            "count setdscp 10 to 10.0.0.0/8",
+            "police 1gbit setdscp 46 dscp 10",
+            "deny dscp 10",
+            "permit setdscp 12 dscp 46 ipproto udp",
+            "count setdscp 1",
+        ],
+        true,
+    );
+    let outbound = list(&["permit setdscp 2 dscp 1"], true);
+    let (mut rig, _lists) = Lists::apply(
+        Rig::new(),
+        [Some(Arc::clone(&inbound)), None, None],
+        [None, Some(Arc::clone(&outbound)), None],
+    );
+    let mut frame = v4(0xc000_0201, TO_1);
+    frame[15] = 20 << 2 | 3;
+    crate::packets::seal(&mut frame);
+    let frame6 = v6(0x2001_0db8_0009 << 80 | 1, 0x2001_0db8 << 96 | 1);
+    let decided = [&frame, &frame6].map(|frame| rig.model.decide(0, frame).1);
+    assert_eq!(rig.pass([&frame, &frame6]).sent(), 2);
+    for (out, traffic_class) in decided.into_iter().zip([12 << 2 | 3, 2 << 2]) {
+        let (exit, mut expected) = out.into_iter().next().expect("a packet leaves");
+        if expected[14] >> 4 == 4 {
+            expected[15] = traffic_class;
+            crate::packets::seal(&mut expected);
+        } else {
+            expected[14] = 0x60 | traffic_class >> 4;
+            expected[15] = expected[15] & 0x0f | traffic_class << 4;
+        }
+        assert_eq!(rig.far[exit].take(), Some(expected));
+    }
+    assert_eq!((packets(&inbound), packets(&outbound)), (vec![1, 1, 0, 1, 1, 1], vec![1, 1]));
+}
+
+#[test]
 fn list_that_is_replaced_applies_from_the_next_batch_on() {
     let (mut rig, mut lists) = Lists::inbound(&["deny"], true);
     assert_eq!(rig.pass([v4(0xc000_0201, TO_1)]).count(Verdict::AclDenied), 1);
