@@ -8,7 +8,8 @@
 use std::fmt::Debug;
 
 use fib::{Family, Prefix};
-use wire::{icmp, ipv4, ipv6, tcp, udp};
+use wire::ports::WITH_PORTS;
+use wire::{icmp, ipv4, ipv6, tcp};
 
 use crate::Addresses;
 use crate::field::{Field, FragmentKind};
@@ -150,16 +151,9 @@ const UPPER: [u8; 256] = {
     upper
 };
 
-const DCCP: u8 = 33;
-const SCTP: u8 = 132;
-const UDP_LITE: u8 = 136;
-
 /// The extension headers of IPv6 that lead on to the protocol.
 const EXTENSIONS: [u8; 5] =
     [ipv6::HOP_BY_HOP, ipv6::ROUTING, ipv6::FRAGMENT, ipv6::AUTHENTICATION, ipv6::DESTINATION];
-
-/// The protocols that have ports.
-pub(crate) const WITH_PORTS: [u8; 5] = [tcp::PROTOCOL, udp::PROTOCOL, DCCP, SCTP, UDP_LITE];
 
 /// The end of a chain of extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

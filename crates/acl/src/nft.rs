@@ -14,7 +14,8 @@
 
 use std::fmt::Write;
 
-use crate::fields::WITH_PORTS;
+use wire::ports::WITH_PORTS;
+
 use crate::{AccessList, Action, Addresses, FragmentMatch, PacketFamily, Ranges, Rate, Rule};
 
 /// A list with the interfaces whose packets it examines.

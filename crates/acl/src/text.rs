@@ -28,9 +28,9 @@
 
 use std::fmt;
 
+use wire::ports::WITH_PORTS;
 use wire::tcp;
 
-use crate::fields::WITH_PORTS;
 use crate::{Action, Addresses, FragmentMatch, Ranges, Rate, Rule, TcpFlags};
 
 /// The error of a rule's text: what is wrong, and the remedy.

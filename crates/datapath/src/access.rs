@@ -395,40 +395,39 @@ impl<A: PacketFamily> Examined<A> {
                     }
                     break;
                 };
-                let rule = number as usize;
-                let count = counters.count(rule, length);
-                let set_dscp = rules.get(rule).and_then(|rule| rule.set_dscp);
-                match rules.get(rule).map(|rule| &rule.action) {
-                    None => break,
-                    Some(Action::Permit) => {
-                        if let Some(dscp) = set_dscp {
-                            batch.set_dscp(at, dscp);
-                        }
-                        break;
-                    }
-                    Some(Action::Deny) => {
+                let index = number as usize;
+                let count = counters.count(index, length);
+                let Some(rule) = rules.get(index) else { break };
+                match &rule.action {
+                    Action::Permit | Action::Count => {}
+                    Action::Deny => {
                         batch.refusals.refuse(at, Verdict::AclDenied);
                         break;
                     }
-                    Some(Action::Count) => {}
-                    Some(Action::Police(_)) => {
-                        let policer = list.policer(rule);
+                    Action::Police(_) => {
+                        let policer = list.policer(index);
                         if policer.is_some_and(|policer| !policer.admit(now(), length)) {
-                            counters.count_exceeded(rule);
+                            counters.count_exceeded(index);
                             batch.refusals.refuse(at, Verdict::AclPoliced);
                             break;
                         }
                     }
-                    Some(Action::Mirror { one_in, .. }) => {
-                        let port = mirrors.get(rule).copied().unwrap_or(NONE);
+                    Action::Mirror { one_in, .. } => {
+                        let port = mirrors.get(index).copied().unwrap_or(NONE);
                         if port != NONE && is_sampled(count, *one_in) {
                             batch.mirror(at, port);
                         }
                     }
                 }
-                if let Some(dscp) = set_dscp {
+                let is_last = rule.action.is_terminal();
+                if let Some(dscp) = rule.set_dscp {
                     batch.set_dscp(at, dscp);
-                    self.matcher.set_dscp(classifier, packet, dscp);
+                    if !is_last {
+                        self.matcher.set_dscp(classifier, packet, dscp);
+                    }
+                }
+                if is_last {
+                    break;
                 }
                 from = number + 1;
             }

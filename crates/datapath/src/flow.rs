@@ -243,12 +243,15 @@ impl<'a> Headers<'a> {
             return None;
         }
         if self.is_v4 {
-            let Quoted { src, dst, protocol, flow_label: label } = quoted_v4(self.payload)?;
-            let (src, dst) = (src.into(), dst.into());
-            return Some(Self { is_v4: true, src, dst, label, protocol, payload: &[] });
+            quoted_v4(self.payload).map(|quoted| Self::of_quoted(true, quoted))
+        } else {
+            quoted_v6(self.payload).map(|quoted| Self::of_quoted(false, quoted))
         }
-        let Quoted { src, dst, protocol, flow_label: label } = quoted_v6(self.payload)?;
-        Some(Self { is_v4: false, src, dst, label, protocol, payload: &[] })
+    }
+
+    fn of_quoted<A: Into<u128>>(is_v4: bool, quoted: Quoted<A>) -> Self {
+        let Quoted { src, dst, protocol, flow_label: label } = quoted;
+        Self { is_v4, src: src.into(), dst: dst.into(), label, protocol, payload: &[] }
     }
 
     /// Returns the hash of the selected fields.
@@ -286,7 +289,7 @@ impl<'a> Headers<'a> {
 /// Returns the type and the packet in a GRE packet.
 fn in_gre(packet: &[u8]) -> Option<(u16, &[u8])> {
     let view = gre::View::parse(packet).ok()?;
-    let (kind, payload) = (view.kind(), view.into_payload());
+    let (kind, payload) = (view.kind(), packet.get(view.header_len()..)?);
     if kind != gre::ETHERNET {
         return Some((kind, payload));
     }

@@ -102,14 +102,6 @@ impl<T: AsRef<[u8]>> View<T> {
     }
 }
 
-impl<'b> View<&'b [u8]> {
-    /// Returns the payload, for as long as the bytes live.
-    #[inline]
-    pub fn into_payload(self) -> &'b [u8] {
-        &self.bytes[self.header_len()..]
-    }
-}
-
 /// The header as values, without a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -157,7 +149,6 @@ mod tests {
                 let read = Header { kind: view.kind(), key: view.key(), sequence: view.sequence() };
                 assert_eq!((read, view.header_len()), (header, len));
                 assert_eq!(view.payload(), &bytes[len..]);
-                assert_eq!(view.into_payload(), &bytes[len..]);
                 for cut in 0..len {
                     assert_eq!(View::parse(&bytes[..cut]).unwrap_err(), BadHeader::Truncated);
                     assert_eq!(header.emit(&mut bytes[..cut]), Err(BadHeader::Truncated));

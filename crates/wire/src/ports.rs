@@ -6,14 +6,21 @@
 //! | ESP, AH | the halves of the security parameters index | RFC 4303, RFC 4302 |
 
 use crate::octets::u16_at;
+use crate::{ipv6, tcp, udp};
+
+/// The protocols that have ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
+pub const WITH_PORTS: [u8; 5] = [tcp::PROTOCOL, udp::PROTOCOL, 33, 132, 136];
+
+const ESP: u8 = 50;
 
 /// Returns the source and the destination port of a packet by its protocol and the bytes behind its IP
 /// headers; for ESP and AH the halves of the index. `None` for other protocols, and if the bytes end before.
 #[inline]
 pub fn ports(protocol: u8, payload: &[u8]) -> Option<(u16, u16)> {
     let at = match protocol {
-        6 | 17 | 33 | 50 | 132 | 136 => 0,
-        51 => 4,
+        ESP => 0,
+        ipv6::AUTHENTICATION => 4,
+        _ if WITH_PORTS.contains(&protocol) => 0,
         _ => return None,
     };
     let ports = payload.get(at..at + 4)?;
