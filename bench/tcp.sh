@@ -56,15 +56,4 @@ for round in $(seq "$rounds"); do
         [ "$path" = kernel ] || stop_router >/dev/null
     done
 done
-"$python" - "$work/results" <<'PYTHON'
-import statistics, sys
-rows = [line.split() for line in open(sys.argv[1])]
-for address in ("10.0.1.2", "fd00:1::2"):
-    rates = {path: [float(row[2]) for row in rows if row[:2] == [path, address]] for path in ("kernel", "router")}
-    middle = {path: statistics.median(each) for path, each in rates.items()}
-    spread = {path: statistics.median(abs(rate - middle[path]) for rate in each) for path, each in rates.items()}
-    mtus = {path: sorted({row[5] for row in rows if row[:2] == [path, address]}) for path in rates}
-    for path in rates:
-        print(f"{address} {path}: {middle[path]:.0f} ±{spread[path]:.0f} Mbit/s, path MTU {' '.join(mtus[path])}")
-    print(f"{address} router / kernel: {middle['router'] / middle['kernel']:.2f}")
-PYTHON
+"$python" "$here/bench/tcp_summary.py" "$work/results"

@@ -57,9 +57,26 @@ const OF_RULES: &str = "addresses of rules";
 /// A packet of 46 bytes.
 type Packet = [u8; 46];
 
+/// A way to find the rule of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Contestant {
+    Classifier,
+    Linear,
+}
+
+impl Contestant {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Classifier => "classifier",
+            Self::Linear => "linear",
+        }
+    }
+}
+
 /// A list that is measured with some packets.
 struct Entry<'e> {
-    contestant: &'static str,
+    contestant: Contestant,
     case: &'static str,
     list: &'e AccessList,
     packets: &'e [Packet],
@@ -67,7 +84,7 @@ struct Entry<'e> {
 
 #[derive(Serialize)]
 struct Score {
-    contestant: &'static str,
+    contestant: Contestant,
     case: &'static str,
     rules: usize,
     bytes: usize,
@@ -97,13 +114,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         lists.push((list, of_rules));
     }
-    let contestant = "classifier";
+    let contestant = Contestant::Classifier;
     let of_table =
         lists.iter().map(|(list, _)| Entry { contestant, case: OF_TABLE, list, packets: &packets });
     let of_rules =
         lists.iter().map(|(list, packets)| Entry { contestant, case: OF_RULES, list, packets });
-    let linear =
-        Entry { contestant: "linear", case: OF_TABLE, list: &lists[0].0, packets: &packets };
+    let linear = Entry {
+        contestant: Contestant::Linear,
+        case: OF_TABLE,
+        list: &lists[0].0,
+        packets: &packets,
+    };
     let entries: Vec<_> = of_table.chain(of_rules).chain([linear]).collect();
     let mut times = vec![Vec::new(); entries.len()];
     progress::during("classifying packets", || {
@@ -112,10 +133,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         for _ in 0..WINDOWS {
             for (&Entry { contestant, list, packets, .. }, times) in entries.iter().zip(&mut times)
             {
-                times.push(if contestant == "linear" {
-                    window(seconds, packets, |batch| search(list, batch))
-                } else {
-                    window(seconds, packets, |batch| classify(list, &mut matcher, batch))
+                times.push(match contestant {
+                    Contestant::Linear => window(seconds, packets, |batch| search(list, batch)),
+                    Contestant::Classifier => {
+                        window(seconds, packets, |batch| classify(list, &mut matcher, batch))
+                    }
                 });
             }
         }
@@ -134,7 +156,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bench: "acl",
         table: &routes.name,
         routes: score.rules,
-        contestant: score.contestant,
+        contestant: score.contestant.name(),
         case: score.case,
         threads: 1,
         unit: "ns/packet",
@@ -248,7 +270,7 @@ fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
     println!("{table}; one core, batches of {BATCH} IPv4 packets, median of {WINDOWS} windows");
     for Score { contestant, case, rules, bytes, summary, ratio } in scores {
         let Summary { median, mad, min, max } = summary;
-        print!("  {contestant}, {rules} rules, {case}: {median:.1} ±{mad:.1} ns a packet");
+        print!("  {}, {rules} rules, {case}: {median:.1} ±{mad:.1} ns a packet", contestant.name());
         println!(" ({min:.1} to {max:.1}), {ratio:.2} times the first, {} KiB", bytes / 1024);
     }
     Ok(())

@@ -89,53 +89,73 @@ impl<A: PacketFamily> Matcher<A> {
         true
     }
 
-    /// Finds the rows of all packets, and the words of rules that may match them; `packet` returns the bytes
-    /// of a packet by its index.
+    /// Finds the words of rules that may match each packet; `packet` returns the bytes of a packet by its index.
     #[inline]
     pub fn classify<'p>(&mut self, classifier: &Classifier<A>, packet: impl Fn(usize) -> &'p [u8]) {
-        let Self { sources, destinations, lengths, room, rows, candidates, remaining, fields } =
-            self;
-        let (count, room) = (lengths.len(), *room);
-        let mut by_dimension = rows.chunks_exact_mut(room).map(|rows| &mut rows[..count]);
-        let mut addresses = 0;
-        for (table, values) in
-            [(&classifier.sources, sources), (&classifier.destinations, destinations)]
-        {
-            let Some(table) = table else { continue };
-            let Some(rows) = by_dimension.next() else { return };
-            table.lookup_batch(values, rows);
-            addresses += 1;
-        }
-        let (by_address, by_field) = classifier.dimensions.split_at(addresses);
-        for (part, words) in (0..classifier.parts()).zip(candidates.chunks_exact_mut(room)) {
+        let count = self.lengths.len();
+        let by_part = self.candidates.chunks_exact_mut(self.room);
+        for (part, words) in (0..classifier.parts()).zip(by_part) {
             words[..count].fill(classifier.all_candidates(part));
         }
-        for (dimension, rows) in by_address.iter().zip(rows.chunks_exact(room)) {
-            for (part, words) in (0..classifier.parts()).zip(candidates.chunks_exact_mut(room)) {
-                for (words, Hop(row)) in words.iter_mut().zip(&rows[..count]) {
-                    *words &= dimension.candidates(*row, part);
-                }
-            }
+        let by_field = self.narrow_by_addresses(classifier);
+        if classifier.fields.is_empty() {
+            return;
         }
+        let Self { candidates, remaining, room, .. } = self;
         remaining.clear();
         for at in 0..count {
-            let words = |part| candidates.get(part * room + at).copied().unwrap_or(0);
+            let words = |part| candidates.get(part * *room + at).copied().unwrap_or(0);
             if (0..classifier.parts()).any(|part| words(part) != 0) {
                 remaining.push(at as u16);
             }
         }
-        if remaining.is_empty() || by_field.is_empty() {
-            return;
+        self.narrow_by_fields(classifier, by_field, packet);
+    }
+
+    /// Removes the words without a rule that allows a packet's addresses, and returns the number of these
+    /// dimensions.
+    #[inline]
+    fn narrow_by_addresses(&mut self, classifier: &Classifier<A>) -> usize {
+        let Self { sources, destinations, lengths, room, rows, candidates, .. } = self;
+        let (count, room) = (lengths.len(), *room);
+        let tables = [(&classifier.sources, sources), (&classifier.destinations, destinations)];
+        let tables =
+            tables.into_iter().filter_map(|(table, values)| Some((table.as_ref()?, values)));
+        let mut number = 0;
+        for (((table, values), dimension), rows) in
+            tables.zip(&classifier.dimensions).zip(rows.chunks_exact_mut(room))
+        {
+            let rows = &mut rows[..count];
+            table.lookup_batch(values, rows);
+            for (part, words) in (0..classifier.parts()).zip(candidates.chunks_exact_mut(room)) {
+                for (words, Hop(row)) in words.iter_mut().zip(&*rows) {
+                    *words &= dimension.candidates(*row, part);
+                }
+            }
+            number += 1;
         }
+        number
+    }
+
+    /// Removes the words without a rule that allows the other fields of the remaining packets, whose dimensions
+    /// begin with number `first`.
+    #[inline]
+    fn narrow_by_fields<'p>(
+        &mut self,
+        classifier: &Classifier<A>,
+        first: usize,
+        packet: impl Fn(usize) -> &'p [u8],
+    ) {
+        let Self { room, rows, candidates, remaining, fields, .. } = self;
+        let room = *room;
         for &at in &*remaining {
             let at = usize::from(at);
             if let (Some(slot), Some(read)) = (fields.get_mut(at), A::fields(packet(at))) {
                 *slot = read;
             }
         }
-        for ((table, dimension), rows) in
-            classifier.fields.iter().zip(by_field).zip(rows.chunks_exact_mut(room).skip(addresses))
-        {
+        let dimensions = classifier.dimensions.iter().zip(rows.chunks_exact_mut(room)).skip(first);
+        for (table, (dimension, rows)) in classifier.fields.iter().zip(dimensions) {
             table.lookup(remaining, fields, rows);
             for (part, words) in (0..classifier.parts()).zip(candidates.chunks_exact_mut(room)) {
                 for &at in &*remaining {
