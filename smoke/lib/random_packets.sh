@@ -4,7 +4,7 @@
 #   source s0 ── r0 router r1 ── a0 a       the link of a has an MTU of 1400 bytes
 #                          r2 ── b0 b
 #
-# FINGERPOST_PACKETS: the number of packets; FINGERPOST_SEED: the first seed.
+# FINGERPOST_PACKETS: the number of packets, by default $packets or 5000; FINGERPOST_SEED: the first seed.
 . "$(dirname "${BASH_SOURCE[0]}")/router_topology.sh"
 
 packets=${FINGERPOST_PACKETS:-${packets:-5000}} seed=${FINGERPOST_SEED:-1}
