@@ -68,6 +68,35 @@ each >"$work/kernel"
 grep -q "mtu = 1400" "$work/kernel" || fail "the kernel alone: $(cat "$work/kernel")"
 sed 's/^/   the kernel alone: /' "$work/kernel"
 
+# `fails_over PEER MEMBER OTHER`: while packets for some addresses pass, the end a of a member goes down, and returns.
+# Prints how long the flows of the member take to leave by the other, whose end is OTHER.
+fails_over() {
+    local watchers=() name host pings=() counts
+    launch router ip -tshort monitor link >"$work/events"
+    watchers+=("$launched")
+    for name in "$1" "$3"; do
+        launch a tcpdump -tt -l -n -i "$name" icmp >"$work/arrivals.$name" 2>"$work/tcpdump.$name"
+        watchers+=("$launched")
+        wait_for 10 grep -q "listening on" "$work/tcpdump.$name" || fail "no tcpdump: $(cat "$work/tcpdump.$name")"
+    done
+    for host in {1..12}; do
+        within source ping -q -c 150 -i 0.02 -W 1 "11.0.0.$host" >/dev/null &
+        pings+=("$!")
+    done
+    sleep 1
+    within a ip link set "$1" down
+    wait "${pings[@]}" || true
+    kill "${watchers[@]}"
+    wait "${watchers[@]}" 2>/dev/null || true
+    counts=$("$python" "$here/smoke/bond_failover.py" "$2" "$work/events" "$work/arrivals.$1" "$work/arrivals.$3") ||
+        fail "$2 fails"
+    echo "   $4: ${counts% *} flows of $2 leave by the other after at most ${counts#* } ms"
+    [ "${counts#* }" -lt 1000 ] || fail "that is more than a second"
+    within a ip link set "$1" up
+}
+fails_over a3 r3 a0 "the kernel alone"
+wait_for 30 aggregated router || fail "LACP: $(within router cat /proc/net/bonding/bond0)"
+
 configure "" '{ name = "r0" }, { name = "r1" }, { name = "r3" }'
 start_router
 members() { show -j interfaces | json 'print(*next((link["bond"]["members"] for link in d if link.get("bond")), []))'; }
@@ -115,6 +144,9 @@ forwards 11.0.0.1
 within a ip link set a3 up
 wait_for 20 has_members "r1 r3" || fail "$(show interfaces)"
 forwards 11.0.0.2
+wait_for 30 aggregated router || fail "LACP: $(within router cat /proc/net/bonding/bond0)"
+fails_over a3 r3 a0 "802.3ad, the router"
+wait_for 30 has_members "r1 r3" || fail "$(show interfaces)"
 
 echo "active-backup: the active member alone sends"
 bond active-backup
@@ -123,6 +155,8 @@ wait_for 10 has_members r1 || fail "$(show interfaces)"
 show interfaces | grep -q "r3 is no active member of bond0" || fail "$(show interfaces)"
 wait_for 20 answers 11.0.0.1
 forwards 11.0.0.1
+fails_over a0 r1 a3 "active-backup, the router"
+wait_for 10 has_members r1 || fail "$(show interfaces)"
 within router ip link set bond0 type bond primary r3
 within a ip link set bond0 type bond primary a3
 wait_for 10 has_members r3 || fail "$(show interfaces)"
