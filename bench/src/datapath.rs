@@ -74,6 +74,9 @@ pub(super) struct Args {
     /// Packets leave through an egress queue
     #[arg(long)]
     queue: bool,
+    /// Bytes of a frame of the workers' memory: 2048, or 4096 as for a large MTU
+    #[arg(long, value_name = "BYTES", default_value_t = 2048)]
+    frame_size: u32,
     /// Rules of an access list by which packets are examined as they arrive
     #[arg(long, value_name = "N", default_value_t = 0)]
     rules: usize,
@@ -130,6 +133,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.rules > 0 {
         options += &format!(" {} rules", args.rules);
+    }
+    if args.frame_size != 2048 {
+        options += &format!(" frames of {}", args.frame_size);
     }
     let access = Publisher::new(access_lists(args.rules, &routes.v4)?);
     for (case, fib, count) in [
@@ -240,7 +246,7 @@ fn worker(
         clock: clock(),
     };
     let worker = Worker::new(WorkerSetup {
-        arena: Arena::new(2048 + queues.frames(), 2048).context("memory for frames")?,
+        arena: Arena::new(2048 + queues.frames(), args.frame_size).context("memory for frames")?,
         ports,
         tables,
         adjacencies,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use fib::{Addr, Choice, Prefix};
+use port::af_xdp::QueueSetup;
 use toml::Spanned;
 
 use super::checker::Checker;
@@ -98,7 +99,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
 
 fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize) -> Vec<Interface> {
     let mut interfaces: Vec<Interface> = Vec::new();
-    for text::Interface { name, mode, queues, channels, table, rpf, observe } in listed {
+    for text::Interface { name, mode, queues, channels, rss, table, rpf, observe } in listed {
         if interfaces.iter().any(|other| other.name == *name.get_ref()) {
             let what = format!("{:?} is a duplicate", name.get_ref());
             c.problem(&name, "interface.name", what);
@@ -124,8 +125,9 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
                 c.problem(channels, "interface.channels", what);
             }
         }
-        let (queues, channels) =
-            (queues.map(Spanned::into_inner), channels.map(Spanned::into_inner));
+        let queues = queues.map(Spanned::into_inner);
+        let rss = c.rss(rss.as_ref(), "interface.rss");
+        let queue_setup = QueueSetup { channels: channels.map(Spanned::into_inner), rss };
         let sources = c.filter_or_kernel(rpf.as_ref(), "interface.rpf");
         let number = table.as_ref().map(|table| *table.get_ref());
         if let Some(table) = table.filter(|table| matches!(*table.get_ref(), 0 | 255)) {
@@ -139,7 +141,7 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             name,
             mode,
             queues,
-            channels,
+            queue_setup,
             table,
             sources,
             observe,

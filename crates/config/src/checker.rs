@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use datapath::ReversePathFilter;
-use port::af_xdp::ModeChoice;
+use port::af_xdp::{ModeChoice, Rss};
 use toml::Spanned;
 
 use super::{ConfigError, Problem, place};
@@ -27,6 +27,8 @@ const MODES: [(&str, ModeChoice); 4] = [
     ("copy", ModeChoice::Copy),
     ("generic", ModeChoice::Generic),
 ];
+
+const RSS: [(&str, Rss); 2] = [("symmetric", Rss::Symmetric), ("addresses", Rss::Addresses)];
 
 /// The text of a file, and the problems found in it.
 #[derive(Debug)]
@@ -117,6 +119,11 @@ impl<'t> Checker<'t> {
     /// Reads the receive mode of an interface.
     pub fn mode(&mut self, value: Option<&Spanned<String>>, key: &'static str) -> ModeChoice {
         self.choice(value, key, &MODES).unwrap_or(ModeChoice::Auto)
+    }
+
+    /// Reads the RSS of an interface; `None`, the default, leaves it as it is.
+    pub fn rss(&mut self, value: Option<&Spanned<String>>, key: &'static str) -> Option<Rss> {
+        self.choice(value, key, &RSS)
     }
 
     /// Reads the reverse path filter of an interface; `None`, the default, is that of the kernel.

@@ -103,8 +103,8 @@ use std::time::Duration;
 
 use feed::fpm;
 use fib::{Choice, Prefix};
-use port::af_xdp::ModeChoice;
 use port::af_xdp::steer::EarlyDropConfig;
+use port::af_xdp::{ModeChoice, QueueSetup};
 use serde::de::DeserializeOwned;
 
 use datapath::ReversePathFilter;
@@ -172,8 +172,8 @@ pub struct Interface {
     pub mode: ModeChoice,
     /// The number of receive queues that the router opens, from queue 0; `None`: all.
     pub queues: Option<u32>,
-    /// The number of channels that the device gets while the router runs; `None`: as it is.
-    pub channels: Option<u32>,
+    /// The channels and the RSS that the device gets while the router runs.
+    pub queue_setup: QueueSetup,
     /// The kernel's routing table for its packets; `None`: the table that the kernel's policy rules
     /// select (`run` only).
     pub table: Option<u32>,

@@ -7,6 +7,8 @@
 //! `cargo xtask check` before its class is stated, because a missing field is an error of the
 //! compiler, and an unused variable is an error of the check.
 
+use port::af_xdp::QueueSetup;
+
 use super::{Config, ImageFile, Interface};
 
 /// The effect of a reload on a changed key.
@@ -121,7 +123,7 @@ impl Interface {
             name: _,
             mode,
             queues,
-            channels,
+            queue_setup: QueueSetup { channels, rss },
             table,
             sources,
             observe,
@@ -130,7 +132,9 @@ impl Interface {
         } = self;
         changed.compare("interface.mode", ReplacesWorkers, mode, &new.mode);
         changed.compare("interface.queues", ReplacesWorkers, queues, &new.queues);
-        changed.compare("interface.channels", ReplacesWorkers, channels, &new.channels);
+        let setup = &new.queue_setup;
+        changed.compare("interface.channels", ReplacesWorkers, channels, &setup.channels);
+        changed.compare("interface.rss", ReplacesWorkers, rss, &setup.rss);
         changed.compare("interface.table", ReplacesWorkers, table, &new.table);
         changed.compare("interface.rpf", Live, sources, &new.sources);
         changed.compare("interface.observe", Live, observe, &new.observe);

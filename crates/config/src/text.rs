@@ -41,6 +41,7 @@ pub(super) struct Interface {
     pub(super) mode: Option<Spanned<String>>,
     pub(super) queues: Option<Spanned<u32>>,
     pub(super) channels: Option<Spanned<u32>>,
+    pub(super) rss: Option<Spanned<String>>,
     pub(super) table: Option<Spanned<u32>>,
     pub(super) rpf: Option<Spanned<String>>,
     #[serde(default)]

@@ -90,7 +90,7 @@ impl fmt::Display for PlannedWorker {
 fn planned_workers(config: &config::Config, hook_frames: u32) -> Option<Vec<PlannedWorker>> {
     let interfaces = config.interfaces.iter().map(|wanted| {
         let device = af_xdp::describe(&wanted.name).ok()?;
-        let queues = match (wanted.queues, wanted.channels) {
+        let queues = match (wanted.queues, wanted.queue_setup.channels) {
             (None, Some(channels)) => channels,
             _ => wanted_queues(config, wanted).ok()?,
         };
@@ -237,7 +237,11 @@ impl Findings {
         // A start takes as many as are configured, else all, and at least one for each worker.
         let needed = wanted.queues.unwrap_or(1).max(workers as u32);
         let interface = name.clone();
-        if let Some(wanted) = wanted.channels {
+        if wanted.queue_setup.rss.is_some() && !af_xdp::has_rss(name) {
+            let interface = name.clone();
+            self.error(&af_xdp::Error::NoRss { interface, part: "the hash key" });
+        }
+        if let Some(wanted) = wanted.queue_setup.channels {
             let most = device.most_queues.unwrap_or(0);
             if wanted > most {
                 self.error(&af_xdp::Error::BadChannelCount { interface, wanted, most });

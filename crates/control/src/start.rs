@@ -318,10 +318,7 @@ pub fn open_one(
             None => Interface::open(name, queues, steered, mode),
         }
     };
-    let interface = match wanted.channels {
-        Some(channels) => Interface::with_channels(name, channels, open)?,
-        None => open()?,
-    };
+    let interface = Interface::with_queue_setup(name, wanted.queue_setup, open)?;
     adjust(config, interface, wanted, steered)
 }
 

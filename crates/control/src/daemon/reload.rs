@@ -361,7 +361,7 @@ fn stays(interface: &Interface, wanted: &config::Interface, config: &Config) -> 
     let named = config::Interface { name: interface.name(), ..wanted.clone() };
     let queues = wanted_queues(config, &named).ok();
     wanted.mode == interface.choice()
-        && wanted.channels == interface.channels()
+        && wanted.queue_setup == interface.queue_setup()
         && queues == Some(interface.queues())
         && interface.is_attached()
 }

@@ -108,6 +108,7 @@ pub(super) fn check(
         steering: c
             .choice(file.front.steering.as_ref(), "front.steering", &STEERINGS)
             .unwrap_or(SteeredBy::Software),
+        rss: c.rss(file.front.rss.as_ref(), "front.rss"),
         fail_open: file.front.fail_open,
         address4: address4.map(u32::from),
         address6: address6.map(u128::from),

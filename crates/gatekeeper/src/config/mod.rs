@@ -4,6 +4,7 @@
 //! [front]
 //! interface = "eth0"           # where packets come from; `mode` as for the router
 //! steering = "software"        # how packets reach the worker of their flow; or "card"
+//! rss = "addresses"            # RSS of the card while the gate runs; or "symmetric"; default: as it is
 //! fail_open = false            # true: the kernel gets packets that no worker takes, and may forward them
 //! rpf = "off"                  # reverse path filtering, as for the router; of [back] too
 //! [back]
@@ -107,8 +108,8 @@ use gate::policy::sources::SourceLists;
 use gate::policy::{Action, Address, Grantor, Policy, PolicyBuilder, PolicyError, RuleId};
 use gate::program::Programs;
 use gate::tunnel::OVERHEAD;
-use port::af_xdp::ModeChoice;
 use port::af_xdp::steer::{EarlyDropConfig, SourcePrefix};
+use port::af_xdp::{ModeChoice, QueueSetup, Rss};
 use wire::udp;
 
 use crate::sender_limits::SenderLimits;
@@ -157,6 +158,8 @@ pub struct Fixed {
     pub back: Side,
     /// How packets reach the worker that owns their flow.
     pub steering: SteeredBy,
+    /// The RSS that the front interface gets while the gate runs; `None`: as it is.
+    pub rss: Option<Rss>,
     /// The kernel gets the packets of the front interface that no worker takes, and may forward them
     /// without a decision; otherwise they are dropped.
     pub fail_open: bool,
@@ -344,11 +347,11 @@ impl Config {
 
     /// Returns the configuration of the gate's router.
     pub(crate) fn router(&self) -> config::Config {
-        let interface = |side: &Side, filter| config::Interface {
+        let interface = |side: &Side, filter, rss| config::Interface {
             name: side.name.clone(),
             mode: side.mode,
             queues: None,
-            channels: None,
+            queue_setup: QueueSetup { channels: None, rss },
             table: Some(MAIN),
             sources: Some(side.sources),
             observe: false,
@@ -363,8 +366,8 @@ impl Config {
             fail_closed: !fail_open,
         };
         let interfaces = vec![
-            interface(&self.fixed.front, front),
-            interface(&self.fixed.back, EarlyDropConfig::default()),
+            interface(&self.fixed.front, front, self.fixed.rss),
+            interface(&self.fixed.back, EarlyDropConfig::default(), None),
         ];
         config::Config::of_role(&self.path, interfaces, self.fixed.daemon.clone())
     }

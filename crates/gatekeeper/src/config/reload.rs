@@ -23,6 +23,7 @@ impl Fixed {
             front,
             back,
             steering,
+            rss,
             fail_open,
             address4,
             address6,
@@ -47,6 +48,7 @@ impl Fixed {
         front.compare(&new.front, keys, &mut changed);
         back.compare(&new.back, ["back.interface", "back.mode", "back.rpf"], &mut changed);
         compare("front.steering", steering, &new.steering, &mut changed);
+        compare("front.rss", rss, &new.rss, &mut changed);
         compare("front.fail_open", fail_open, &new.fail_open, &mut changed);
         compare("back.address4", address4, &new.address4, &mut changed);
         compare("back.address6", address6, &new.address6, &mut changed);

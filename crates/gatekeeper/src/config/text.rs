@@ -71,6 +71,7 @@ pub(super) struct Front {
     pub(super) interface: Spanned<String>,
     pub(super) mode: Option<Spanned<String>>,
     pub(super) steering: Option<Spanned<String>>,
+    pub(super) rss: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) fail_open: bool,
     pub(super) rpf: Option<Spanned<String>>,

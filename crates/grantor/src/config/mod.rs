@@ -51,7 +51,7 @@ use fib::Publisher;
 use gate::decision::v2::transfer::ProgramImage;
 use gate::grantor::{Limits, Lists, PolicyResult};
 use gate::policy::Address;
-use port::af_xdp::ModeChoice;
+use port::af_xdp::{ModeChoice, QueueSetup};
 use wire::tunnel::GUE;
 
 use self::check::{ON_OFF, check_ruled, protocol_version, ruling};
@@ -276,7 +276,7 @@ impl Config {
             follows_kernel: false,
             guard: None,
             queues: None,
-            channels: None,
+            queue_setup: QueueSetup::default(),
         };
         let interfaces = self.fixed.interfaces.iter().map(interface).collect();
         config::Config::of_role(&self.path, interfaces, self.fixed.daemon.clone())

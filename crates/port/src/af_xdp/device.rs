@@ -14,6 +14,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::error::Error;
+use super::ethtool::{
+    Channels, DriverInfo, FLAG_LRO, FLAG_RX_VLAN, GET_CHANNELS, GET_DRIVER, GET_FLAGS,
+    SET_CHANNELS, SET_FLAGS, SET_TX_CHECKSUM, Value, rss_request_words,
+};
 
 /// Counts the packets that a device has dropped on the way out, as `ip -s link` shows them.
 pub(super) fn dropped(name: &str) -> Option<u64> {
@@ -35,68 +39,16 @@ pub fn queues(name: &str) -> Result<u32, Error> {
     Ok(device.queues().or_else(|| device.listed_queues()).unwrap_or(1))
 }
 
-/// `struct ethtool_channels` of linux/ethtool.h; the maxima are of `rx`, `tx`, `other` and `combined`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-struct Channels {
-    command: u32,
-    max: [u32; 4],
-    rx: u32,
-    tx: u32,
-    other: u32,
-    combined: u32,
-}
+/// A structure of linux/ethtool.h without pointers and arrays of unknown length, which begins with the command
+/// that it belongs to.
+trait Request {}
 
-impl Channels {
-    /// Returns the number of receive queues.
-    fn queues(&self) -> u32 {
-        self.rx + self.combined
-    }
-
-    /// Returns the most receive queues that the device can have.
-    fn most(&self) -> u32 {
-        let [rx, _, _, combined] = self.max;
-        if combined > 0 { combined } else { rx }
-    }
-
-    /// Returns these with so many queues, each for both directions.
-    fn with_queues(self, count: u32) -> Self {
-        let [_, tx, _, combined] = self.max;
-        if combined > 0 {
-            return Self { rx: 0, tx: 0, combined: count, ..self };
-        }
-        Self { rx: count, tx: count.min(tx), ..self }
-    }
-}
-
-/// `struct ethtool_drvinfo` of linux/ethtool.h: names of the driver, its version, its firmware, its
-/// bus and its ROM, and numbers.
-#[repr(C)]
-struct DriverInfo {
-    command: u32,
-    text: [[u8; 32]; 5],
-    rest: [u32; 8],
-}
-
-/// `ETHTOOL_GDRVINFO`.
-const GET_DRIVER: u32 = 0x03;
+impl Request for Channels {}
+impl Request for DriverInfo {}
+impl Request for Value {}
 
 /// The longest time until the kernel has released a closed socket.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// `ETHTOOL_GCHANNELS`, `ETHTOOL_SCHANNELS`.
-const GET_CHANNELS: u32 = 0x3c;
-const SET_CHANNELS: u32 = 0x3d;
-
-/// `struct ethtool_value` of linux/ethtool.h.
-#[repr(C)]
-struct Value {
-    command: u32,
-    data: u32,
-}
-
-/// `ETHTOOL_STXCSUM`.
-const SET_TX_CHECKSUM: u32 = 0x17;
 
 /// Makes the host compute the checksums of packets that it sends over `name`, as `ethtool -K NAME
 /// tx off` does.
@@ -108,20 +60,8 @@ const SET_TX_CHECKSUM: u32 = 0x17;
 ///
 /// [`Error`]: there is no such interface, or the right to change it is missing.
 pub fn compute_checksums(name: &str) -> Result<(), Error> {
-    let device = Device::find(name)?;
-    let mut value = Value { command: SET_TX_CHECKSUM, data: 0 };
-    let mut ifreq = Device::empty();
-    ifreq.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // The kernel reads one `struct ethtool_value` through the pointer, which is what it
-    // points to.
-    device.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
+    Device::find(name)?.query(&mut Value { command: SET_TX_CHECKSUM, data: 0 })
 }
-
-/// `ETHTOOL_GFLAGS`, `ETHTOOL_SFLAGS`, and two of their flags (linux/ethtool.h).
-const GET_FLAGS: u32 = 0x25;
-const SET_FLAGS: u32 = 0x26;
-const FLAG_RX_VLAN: u32 = 1 << 8;
-const FLAG_LRO: u32 = 1 << 15;
 
 /// The description of a device before the program is attached to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,6 +222,32 @@ impl Device {
         })
     }
 
+    /// Passes a request of linux/ethtool.h, which begins with its command, to the driver, which answers in place.
+    fn query<T: Request>(&self, request: &mut T) -> Result<(), Error> {
+        let mut ifreq = Self::empty();
+        ifreq.ifr_ifru.ifru_data = (&raw mut *request).cast();
+        // The kernel reads and writes the structure of the command, which is what the pointer points to.
+        self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
+    }
+
+    /// Passes a request about receive side scaling ([`rss`](super::rss)) to the driver, which answers in place.
+    ///
+    /// # Panics
+    ///
+    /// The request is shorter than its head states, or is about something else.
+    pub(super) fn query_rss(&self, request: &mut [u32]) -> Result<(), Error> {
+        assert!(
+            request.len() >= rss_request_words(request),
+            "a request of {} words",
+            request.len()
+        );
+        let mut ifreq = Self::empty();
+        ifreq.ifr_ifru.ifru_data = request.as_mut_ptr().cast();
+        // The kernel reads and writes as many words as the head of the request states, which is no more than
+        // the pointer points to.
+        self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
+    }
+
     fn empty() -> libc::ifreq {
         // SAFETY: a `struct ifreq` is an array of characters and a union of
         // plain integers and pointers; all of them may be zero.
@@ -317,26 +283,17 @@ impl Device {
     /// Returns the offloads that are on, where the driver reports them.
     fn flags(&self) -> Option<u32> {
         let mut value = Value { command: GET_FLAGS, data: 0 };
-        let mut ifreq = Self::empty();
-        ifreq.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // The kernel writes one `struct ethtool_value` through the pointer, which is what it
-        // points to.
-        self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
+        self.query(&mut value).ok()?;
         Some(value.data)
     }
 
     /// Sets the offloads.
     fn set_flags(&self, flags: u32) -> Result<(), Error> {
-        let mut value = Value { command: SET_FLAGS, data: flags };
-        let mut ifreq = Self::empty();
-        ifreq.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // The kernel reads one `struct ethtool_value` through the pointer, which is what it
-        // points to.
-        self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
+        self.query(&mut Value { command: SET_FLAGS, data: flags })
     }
 
     /// Sets the name to that of the device with this index.
-    fn find_name(&mut self, index: u32) -> Result<(), Error> {
+    pub(super) fn find_name(&mut self, index: u32) -> Result<(), Error> {
         let mut ifreq = Self::empty();
         ifreq.ifr_ifru.ifru_ifindex = index as i32;
         self.ioctl(libc::SIOCGIFNAME as libc::Ioctl, &mut ifreq)?;
@@ -349,11 +306,7 @@ impl Device {
     /// Returns the driver's name, where it reports one.
     pub(super) fn driver(&self) -> Option<Vec<u8>> {
         let mut info = DriverInfo { command: GET_DRIVER, text: [[0; 32]; 5], rest: [0; 8] };
-        let mut ifreq = Self::empty();
-        ifreq.ifr_ifru.ifru_data = (&raw mut info).cast();
-        // The kernel writes one `struct ethtool_drvinfo` through the pointer, which is what it
-        // points to.
-        self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
+        self.query(&mut info).ok()?;
         let [name, ..] = info.text;
         Some(name.into_iter().take_while(|&byte| byte != 0).collect())
     }
@@ -379,11 +332,7 @@ impl Device {
     /// Returns the channels, where the driver reports them.
     fn channels(&self) -> Option<Channels> {
         let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
-        let mut ifreq = Self::empty();
-        ifreq.ifr_ifru.ifru_data = (&raw mut channels).cast();
-        // The kernel writes one `struct ethtool_channels` through the pointer,
-        // which is what it points to.
-        self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
+        self.query(&mut channels).ok()?;
         Some(channels)
     }
 
@@ -393,11 +342,7 @@ impl Device {
         let deadline = Instant::now() + RELEASE_TIMEOUT;
         loop {
             let mut channels = Channels { command: SET_CHANNELS, ..channels };
-            let mut ifreq = Self::empty();
-            ifreq.ifr_ifru.ifru_data = (&raw mut channels).cast();
-            // The kernel reads one `struct ethtool_channels` through the pointer, which is what it
-            // points to.
-            match self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq) {
+            match self.query(&mut channels) {
                 Err(Error::System { source, .. })
                     if source.raw_os_error() == Some(libc::EINVAL) && Instant::now() < deadline =>
                 {
@@ -406,5 +351,16 @@ impl Device {
                 result => return result,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Device;
+
+    #[test]
+    #[should_panic(expected = "a request of 6 words")]
+    fn request_shorter_than_its_head_states_panics() {
+        let _ = Device::find("lo").unwrap().query_rss(&mut [0x46, 0, 1, 0, 0, 0]);
     }
 }

@@ -70,6 +70,13 @@ pub enum Error {
         /// The most that it can have; 0: its driver does not let the number be changed.
         most: u32,
     },
+    /// The driver of the interface cannot set a part of its RSS.
+    NoRss {
+        /// The interface.
+        interface: String,
+        /// The part.
+        part: &'static str,
+    },
     /// Packets of this interface do not fit the frames of the arena.
     MtuTooLarge {
         /// The interface.
@@ -162,6 +169,10 @@ impl fmt::Display for Error {
             Self::BadChannelCount { interface, wanted, most } => write!(
                 f,
                 "{interface}: cannot set {wanted} channels: it has between 1 and {most} (see `ethtool -l {interface}`)"
+            ),
+            Self::NoRss { interface, part } => write!(
+                f,
+                "{interface}: cannot set {part} of its RSS: its driver does not let that be changed (see `ethtool -x {interface}`; remove `rss`)"
             ),
             Self::MtuTooLarge { interface, mtu, limit, limited_by } => write!(
                 f,

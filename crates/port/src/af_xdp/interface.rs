@@ -32,6 +32,7 @@ use super::counters::SocketCounters;
 use super::descriptor;
 use super::device::{self, ChannelCount, Device, TagRemoval, dropped};
 use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
+use super::rss::{Rss, RssSetup};
 use super::steer::{
     EarlyDropConfig, InstalledPrefixes, Locals, SourcePrefix, Steering, SteeringCounters,
     SteeringOutcome, VlanTags,
@@ -50,6 +51,15 @@ pub enum ModeChoice {
     Copy,
     /// Only generic: the stack runs the program, works with any device.
     Generic,
+}
+
+/// The queues of a device, and the distribution of packets over them, while a program is attached to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueSetup {
+    /// The number of channels (`ethtool -L`); `None`: as it is.
+    pub channels: Option<u32>,
+    /// The RSS (`ethtool -X`); `None`: as it is.
+    pub rss: Option<Rss>,
 }
 
 /// A device with the steering program on it. Clones are the same interface.
@@ -101,12 +111,33 @@ struct Attachment {
     fallback: Option<String>,
     /// The device's removal of VLAN tags, if it was on.
     tag_removal: Option<TagRemoval>,
-    /// The number of the device's channels to set, and what it was before.
-    wanted_channels: Option<u32>,
+    /// The queues to set up, and what they were before. The RSS is put back first: a table may name queues
+    /// that the device did not have before.
+    wanted_queues: QueueSetup,
+    rss: Option<RssSetup>,
     channels: Option<ChannelCount>,
     /// Whether it is only observed by the configuration, and because it cannot be served.
     observed: bool,
     left: bool,
+}
+
+impl Attachment {
+    /// Detaches the program, and puts back what the device had before.
+    fn release(&mut self) {
+        (self.link, self.tag_removal) = (None, None);
+        self.rss = None;
+        self.channels = None;
+    }
+}
+
+/// Sets the number of a device's channels, if one is wanted and the device has another.
+fn set_channels(name: &str, wanted: QueueSetup) -> Result<Option<ChannelCount>, Error> {
+    Ok(wanted.channels.map(|count| ChannelCount::set(name, count)).transpose()?.flatten())
+}
+
+/// Sets the RSS of a device for its first `queues` queues, if one is wanted.
+fn set_rss(name: &str, wanted: QueueSetup, queues: u32) -> Result<Option<RssSetup>, Error> {
+    wanted.rss.map(|rss| RssSetup::set(name, rss, queues)).transpose()
 }
 
 impl Interface {
@@ -203,7 +234,8 @@ impl Interface {
             mode,
             fallback,
             tag_removal,
-            wanted_channels: None,
+            wanted_queues: QueueSetup::default(),
+            rss: None,
             channels: None,
             observed: false,
             left: false,
@@ -211,28 +243,29 @@ impl Interface {
         Ok(Self(Arc::new(Inner { queues, choice, attachment, steering, sockets })))
     }
 
-    /// Opens an interface by one of the functions above, after the number of its channels (`ethtool -L`) is
-    /// set. The device gets the previous number back when the program is detached.
+    /// Opens an interface by one of the functions above, whose queues are set up. The device gets its previous
+    /// setup back when the program is detached.
     ///
     /// # Errors
     ///
     /// [`Error`]; the device is then unchanged.
-    pub fn with_channels(
+    pub fn with_queue_setup(
         name: &str,
-        channels: u32,
+        wanted: QueueSetup,
         open: impl FnOnce() -> Result<Self, Error>,
     ) -> Result<Self, Error> {
-        let guard = ChannelCount::set(name, channels)?;
+        let channels = set_channels(name, wanted)?;
         let interface = open()?;
+        let rss = set_rss(name, wanted, interface.queues())?;
         let mut now = interface.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
-        (now.wanted_channels, now.channels) = (Some(channels), guard);
+        (now.wanted_queues, now.rss, now.channels) = (wanted, rss, channels);
         drop(now);
         Ok(interface)
     }
 
-    /// Returns the number of channels that the interface was opened with, if it was to be set.
-    pub fn channels(&self) -> Option<u32> {
-        self.attachment(|now| now.wanted_channels)
+    /// Returns the setup of queues that the interface was opened with.
+    pub fn queue_setup(&self) -> QueueSetup {
+        self.attachment(|now| now.wanted_queues)
     }
 
     /// Moves to another device that has replaced the previous one: by its index, its MAC and its
@@ -243,7 +276,7 @@ impl Interface {
     /// [`Error`]; the program is then attached to no device.
     pub fn reattach(&self, index: u32, mac: [u8; 6], mtu: usize) -> Result<(), Error> {
         let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
-        (now.link, now.tag_removal, now.channels) = (None, None, None);
+        now.release();
         let name = now.name.clone();
         let unset = |source| Error::System {
             doing: "set the MAC of the steering program",
@@ -257,9 +290,8 @@ impl Interface {
             let _ = self.0.steering.sockets().delete(&queue.to_ne_bytes());
         }
         (now.index, now.mac, now.mtu) = (index, mac, mtu);
-        if let Some(count) = now.wanted_channels {
-            now.channels = ChannelCount::set(&name, count)?;
-        }
+        now.channels = set_channels(&name, now.wanted_queues)?;
+        now.rss = set_rss(&name, now.wanted_queues, self.0.queues)?;
         now.device_queues = device::queues(&name).unwrap_or(now.device_queues);
         let mut sockets = self.sockets();
         sockets.lost_before = sockets.lost;
@@ -297,7 +329,7 @@ impl Interface {
     /// Detaches the program from the device.
     pub fn detach(&self) {
         let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
-        (now.link, now.tag_removal, now.channels) = (None, None, None);
+        now.release();
     }
 
     /// Returns whether the device removes VLAN tags although the program is attached: its driver does not

@@ -42,13 +42,16 @@ mod counters;
 mod descriptor;
 mod device;
 mod error;
+mod ethtool;
 mod interface;
 mod ring;
+mod rss;
 mod socket;
 pub mod steer;
 
 pub use device::{DeviceInfo, compute_checksums, describe, queues};
 pub use error::Error;
-pub use interface::{Interface, ModeChoice};
+pub use interface::{Interface, ModeChoice, QueueSetup};
+pub use rss::{Rss, has_rss};
 pub use socket::{RingSizes, Socket, largest_mtu, synchronize_rcu};
 pub use steer::Locals;
