@@ -93,8 +93,28 @@ without=$(flood 0xc0)
 echo "   $without of 30 control packets arrive"
 [ "$without" -le 20 ] || fail "the class makes no difference"
 
+echo "packets of the host itself take their part of the link"
+launch a iperf3 -s -p 5202 >/dev/null 2>&1
+wait_for 5 eval '[ -n "$(within a ss -Hltn sport = 5202)" ]' || fail "iperf3 does not listen"
+arrived() { within a cat /sys/class/net/a0/statistics/rx_bytes; }
+from_host() { show -j egress-queues | json "print(d[0]['host_bytes'])"; }
+launch router iperf3 -c 10.0.1.2 -p 5202 -u -b "$((rate / 2))M" -l 1200 -t 5 >"$work/host" 2>&1
+floods=("$launched")
+launch source iperf3 -c 10.0.1.2 -u -b $((3 * rate))M -l 1200 -t 5 >"$work/udp" 2>&1
+floods+=("$launched")
+sleep 1.5
+read -r since all host < <(echo "$(date +%s%N) $(arrived) $(from_host)")
+sleep 2.5
+read -r until all2 host2 < <(echo "$(date +%s%N) $(arrived) $(from_host)")
+wait "${floods[@]}" || true
+read -r all host < <(awk "BEGIN { t = ($until - $since) / 8000; printf \"%.2f %.2f\\n\", ($all2 - $all) / t, ($host2 - $host) / t }")
+echo "   $all Mbit/s arrive, $host of them from the host"
+holds "0.9 * $rate < $all < 1.03 * $rate" "the link of $rate Mbit/s carries $all"
+holds "0.45 * $rate < $host < 0.57 * $rate" "the host sends $((rate / 2)) Mbit/s, of which $host are counted"
+
 "$program" show --socket "$work/sock" egress-queues | sed 's/^/   /'
 stop_router
+[ -z "$(within router bpftool net show dev r1 | grep fp_host)" ] || fail "left: $(within router bpftool net show dev r1)"
 
 configure "$(queue 'bandwidth2 = 3')"
 refuse 1 "unknown field" "$program" run -c "$work/router.toml"

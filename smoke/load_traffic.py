@@ -19,9 +19,11 @@ from checks import Checks, wait_until
 from control import Control
 from decisions import pair, udp, v1, v1_granted
 from frames import FRAMING, PROTECTED, Template, address
-from netns import Tap, in_namespace
+from netns import Tap, datagram, in_namespace
 
 LINK = 20e6
+# The port that packets of the gate's own host are for.
+DISCARD = (9).to_bytes(2, "big")
 check = Checks()
 
 
@@ -40,6 +42,7 @@ class Sink:
     def clear(self):
         with self.lock:
             self.packets, self.bits, self.dscps = {}, {}, {}
+            self.host_bits = 0
 
     def run(self):
         while True:
@@ -48,6 +51,9 @@ class Sink:
                 continue
             at = 50 if frame[23] == 4 else 30
             dst = socket.inet_ntoa(frame[at : at + 4])
+            if frame[23] == 17 and frame[36:38] == DISCARD:
+                with self.lock:
+                    self.host_bits += (len(frame) + FRAMING) * 8
             if not dst.startswith("192.0.2."):
                 continue
             with self.lock:
@@ -81,6 +87,28 @@ class Sender:
     def stop(self):
         os.kill(self.pid, signal.SIGTERM)
         os.waitpid(self.pid, 0)
+
+
+class Host:
+    """A process of the gate's host that sends packets over the protected link by its kernel: of 1000 bytes, so many
+    a second."""
+
+    def __init__(self, rate):
+        self.out = in_namespace(prefix, "gate", datagram)
+        self.rate, self.ends = rate, threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        sent, begin = 0, time.monotonic()
+        while not self.ends.wait(0.002):
+            while sent < (time.monotonic() - begin) * self.rate:
+                self.out.sendto(bytes(1000), ("10.2.0.2", 9))
+                sent += 1
+
+    def stop(self):
+        self.ends.set()
+        self.thread.join()
 
 
 def grant(say, flows, rate=100_000):
@@ -166,14 +194,15 @@ def flooded(say, sink):
         time.sleep(3)
         with sink.lock:
             seen, bits = dict(sink.packets), dict(sink.bits)
+            host = sink.host_bits
         took = time.monotonic() - begin
         sender.stop()
         time.sleep(0.3)
-        return {dst: count / took for dst, count in seen.items()}, sum(bits.values()) / took
+        return {dst: count / took for dst, count in seen.items()}, sum(bits.values()) / took, host / took
 
-    calm, _ = arrive(streams)
+    calm, *_ = arrive(streams)
     before = control.counters()["dropped"]
-    storm, bits = arrive([*streams, (source, victim, 900, 5000)])
+    storm, bits, _ = arrive([*streams, (source, victim, 900, 5000)])
     after = control.counters()["dropped"]
     full = after["link_full"] - before["link_full"]
     check(f"the link is full: {bits / 1e6:.1f} of 20 Mbit/s, {full} packets dropped", 0.85 * LINK < bits < 1.03 * LINK and full > 1000, (bits, full))
@@ -182,6 +211,14 @@ def flooded(say, sink):
     check(f"other destinations keep {kept[2]:.1%} (the worst {kept[0]:.1%})", kept[2] > 0.95 and kept[0] > 0.3, kept)
     share = storm.get(session, 0) / calm[session]
     check(f"and what is operational {share:.1%}", share > 0.95, (storm, calm))
+    # The host's packets do not pass by the gate's workers, and go first.
+    host = Host(1000)
+    used = control.gate()["link"]["operational_bytes"]
+    storm, bits, by_host = arrive([*streams, (source, victim, 900, 5000)])
+    host.stop()
+    used = control.gate()["link"]["operational_bytes"] - used
+    check(f"with {by_host / 1e6:.1f} Mbit/s of the host itself the link carries {(bits + by_host) / 1e6:.1f}", 8e6 < by_host < 9e6 and 0.85 * LINK < bits + by_host < 1.03 * LINK, (bits, by_host))
+    check("which are operational", used > 3 * 8e6 / 8, used)
 
 
 def main():

@@ -265,7 +265,7 @@ fn queue() -> PortQueue {
         requests_to: Arc::default(),
         counters: Arc::default(),
     };
-    PortQueue { own, stacked: Vec::new() }
+    PortQueue { own, stacked: Vec::new(), host: None }
 }
 
 /// Returns the clock of the queues.

@@ -232,6 +232,7 @@ impl Bench {
             programs: programs.reader(),
             rings: worker_rings,
             steering: None,
+            host: None,
             counters: Arc::clone(&counters),
             saved_flows: Vec::new(),
             save_to: None,

@@ -17,6 +17,13 @@ pub struct EgressQueue {
     pub bandwidth: Option<u64>,
     /// Its classes, in the order in which they leave.
     pub classes: Vec<EgressQueueClass>,
+    /// The packets that the host itself has sent by the interface since its queue was made, which take a part of
+    /// the bandwidth; `None`: they are not counted (before Linux 6.6), or there is no bandwidth of a port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_packets: Option<u64>,
+    /// Their bytes, Ethernet header included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_bytes: Option<u64>,
 }
 
 /// A class of packets in a queue.

@@ -17,6 +17,9 @@ pub(crate) fn write(out: &mut impl Write, queue: &EgressQueue) -> io::Result<()>
         Some(bandwidth) => writeln!(out, ": bandwidth {}", rate(bandwidth))?,
         None => writeln!(out, ": as fast as the port takes packets")?,
     }
+    if let (Some(packets), Some(bytes)) = (queue.host_packets, queue.host_bytes) {
+        writeln!(out, "    host: sent {packets} packets {bytes} bytes, by Linux")?;
+    }
     queue.classes.iter().try_for_each(|class| write_class(out, class))
 }
 

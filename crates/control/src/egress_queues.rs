@@ -15,6 +15,7 @@ use crate::plane::Ports;
 use api::{EgressQueue, EgressQueueClass};
 use config::{Config, EgressQueueConfig};
 use datapath::{DeviceQueue, PortQueue, PortQueues};
+use port::af_xdp::{HostEgress, Interface};
 use qos::{EgressQueueParameters, Pacer, QueueCounters, QueueCounts, TrafficClass};
 
 /// The queues of all workers.
@@ -26,6 +27,8 @@ pub(crate) struct EgressQueues(Vec<InterfaceQueue>);
 struct InterfaceQueue {
     config: EgressQueueConfig,
     pacer: Option<Arc<Pacer>>,
+    /// The counter of what the host itself sends by the interface, if that takes a part of its rate.
+    host: Option<Arc<HostEgress>>,
     /// The counters by worker, past workers included, and of each worker by the interfaces below: a
     /// worker has a queue of a bond for each member.
     counters: Vec<Arc<QueueCounters>>,
@@ -41,9 +44,18 @@ impl EgressQueues {
             let count = config.daemon.cores.len() * queue.over.len().max(1);
             counters.resize_with(count.max(counters.len()), Arc::default);
             let pacer = queue.bandwidth.map(|rate| Arc::new(Pacer::new(rate, queue.overhead)));
-            InterfaceQueue { config: queue.clone(), pacer, counters }
+            InterfaceQueue { config: queue.clone(), pacer, host: None, counters }
         };
         Self(config.egress_queues.iter().map(queue).collect())
+    }
+
+    /// Counts what the host sends by these interfaces, where they have a rate. Before Linux 6.6 that is not
+    /// possible, and the host's packets are in addition to the rate.
+    pub(crate) fn count_host(&mut self, interfaces: &[Interface]) {
+        for queue in self.0.iter_mut().filter(|queue| queue.pacer.is_some()) {
+            let own = interfaces.iter().find(|port| port.name() == queue.config.interface);
+            queue.host = own.and_then(|interface| interface.count_host_egress().ok());
+        }
     }
 
     /// Makes the queues of a worker, in the order of the interfaces; `epoch` is the beginning of the
@@ -60,8 +72,10 @@ impl EgressQueues {
             if own.is_none() && stacked.is_empty() {
                 return None;
             }
+            // The workers share the rate, so one of them takes its time for all.
+            let host = own.filter(|_| worker == 0).and_then(|own| own.host.clone());
             let own = own.map_or_else(without_limit, |own| own.of_worker(worker, 0));
-            Some(PortQueue { own, stacked })
+            Some(PortQueue { own, stacked, host })
         });
         let clock = Box::new(move || epoch.elapsed().as_nanos() as u64);
         PortQueues { by_port: by_port.collect(), clock }
@@ -113,11 +127,14 @@ impl InterfaceQueue {
             waiting_bytes: counts.waiting_bytes,
             delay_microseconds: counts.delay / 1000,
         };
+        let host = self.host.as_ref().map(|host| host.traffic());
         EgressQueue {
             interface: self.config.interface.clone(),
             over: self.config.over.clone(),
             is_port: ports.all().any(|(_, port)| port.name == self.config.interface),
             bandwidth: self.config.bandwidth,
+            host_packets: host.map(|host| host.packets),
+            host_bytes: host.map(|host| host.bytes),
             classes: TrafficClass::ALL.into_iter().zip(sum).map(class).collect(),
         }
     }

@@ -358,7 +358,8 @@ pub fn start(
     let system = |doing| move |source| StartError::System { doing, source };
     let sizes = RingSizes::default();
     let WorkerCounters { mut stats, queues: past } = past;
-    let queues = EgressQueues::of(config, &past);
+    let mut queues = EgressQueues::of(config, &past);
+    queues.count_host(interfaces);
     let epoch = Instant::now();
     let of_worker = |number| queues.of_worker(config, number, epoch);
     let more = of_worker(0).frames() + hooks.as_ref().map_or(0, |hooks| hooks.frames);

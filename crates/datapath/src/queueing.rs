@@ -26,6 +26,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use acl::Addresses;
+use port::af_xdp::{HostEgress, HostEgressShare, HostTraffic};
 use port::{Arena, Frame, Port};
 use qos::{
     Departure, EgressQueueParameters, LinkQueues, Offer, Pacer, QueueCounters, TrafficClass,
@@ -51,6 +52,8 @@ pub struct PortQueue {
     ///
     /// [`StackedDevice::with_queue`]: super::StackedDevice::with_queue
     pub stacked: Vec<(u16, DeviceQueue)>,
+    /// The counter of what the host itself sends by the port, of which this worker takes the link's time.
+    pub host: Option<Arc<HostEgress>>,
 }
 
 /// The parts that the queue of a device is made from.
@@ -112,6 +115,8 @@ pub(super) struct Queueing {
     by_number: Box<[u16]>,
     /// Of the staged frames, those of stacked devices, with their device.
     noted: Vec<(usize, u16)>,
+    /// Counts the packets that the host has sent by the port since the last turn.
+    host: Option<HostEgressShare>,
     /// Frames that have left the queue and that the port has not taken yet.
     ready: Vec<Frame>,
 }
@@ -142,12 +147,19 @@ impl Queueing {
         }
         let devices = setup.devices().cloned().collect();
         let (noted, ready) = (Vec::with_capacity(staged), Vec::with_capacity(SIZE));
-        Self { now: 0, queues, devices, by_number: by_number.into(), noted, ready }
+        let host = setup.host.clone().map(|counter| HostEgressShare::new(counter, 1));
+        Self { now: 0, queues, devices, by_number: by_number.into(), noted, host, ready }
     }
 
     /// Begins a turn at `now`, in nanoseconds.
     pub(super) fn begin_turn(&mut self, now: u64) {
         self.now = now;
+        if let Some(host) = &mut self.host {
+            let HostTraffic { packets, bytes } = host.take();
+            if packets > 0 {
+                self.queues.take_others(now, packets, bytes);
+            }
+        }
     }
 
     /// Notes that the frame that is staged next, behind so many others, is of the stacked device with this

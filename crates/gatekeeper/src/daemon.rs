@@ -26,7 +26,7 @@ use gate::random;
 use gate::tunnel::TunnelKeys;
 use nix::ifaddrs::getifaddrs;
 use port::Port;
-use port::af_xdp::Interface;
+use port::af_xdp::{HostEgressShare, Interface};
 use port::handover::{self, HandoverPort};
 
 use super::config::{BACK, Config, FRONT, SteeredBy};
@@ -192,6 +192,10 @@ impl GateDaemon {
                 steering: givers
                     .pop_front()
                     .map(|giver| SoftwareSteering::new(worker, workers, giver)),
+                host: interfaces
+                    .get(BACK)
+                    .and_then(|back| back.count_host_egress().ok())
+                    .map(|counter| HostEgressShare::new(counter, workers as u32)),
                 counters: Arc::clone(&counters[worker]),
                 saved_flows: std::mem::take(&mut known[worker]),
                 save_to: saved.as_ref().map(|saved| (worker as u32, Arc::clone(saved))),

@@ -109,8 +109,8 @@ fn link(name: &str) -> Option<&'static str> {
              are sent after it"
         }
         "operational_bytes" => {
-            "Bytes of operational packets (ARP, ND, ICMP, BGP) sent over the link; 5 percent of the \
-             link are reserved for them"
+            "Bytes of operational packets (ARP, ND, ICMP, BGP) sent over the link, those of the host \
+             itself included (Linux 6.6 or later); 5 percent of the link are reserved for them"
         }
         "request_bytes" => {
             "Bytes of requests sent over the link, within the share of the request channel"

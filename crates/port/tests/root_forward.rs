@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 use caps::{CapSet, Capability};
 use fingerpost_port::af_xdp::bpf::Mode;
 use fingerpost_port::af_xdp::steer::{EarlyDropConfig, STALL, SteeringOutcome};
-use fingerpost_port::af_xdp::{Error, Interface, Locals, ModeChoice, RingSizes, Socket, describe};
+use fingerpost_port::af_xdp::{
+    Error, HostEgressShare, HostTraffic, Interface, Locals, ModeChoice, RingSizes, Socket, describe,
+};
 use fingerpost_port::{Arena, Frame, Port};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -567,6 +569,59 @@ fn send(packets: u64) {
          + bytes(7) + bytes([64]) + bytes(37))"
     );
     assert!(Command::new("python3").args(["-c", &text]).status().unwrap().success());
+}
+
+/// Sends frames of these lengths from the host by a device, all with a payload of zeros.
+fn host_sends(device: &str, lengths: &[usize]) {
+    let text = format!(
+        "import socket\ns = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\ns.bind(('{device}', 0))\n\
+         for length in {lengths:?}:\n s.send(bytes([2,0,0,0,0,1,2,0,0,0,0,2,8,0]) + bytes(length - 14))"
+    );
+    assert!(Command::new("python3").args(["-c", &text]).status().unwrap().success());
+}
+
+#[test]
+fn packets_of_the_host_are_counted_and_those_of_sockets_are_not() {
+    network(1, 1500);
+    let a1 = Interface::open("a1", 1, &Locals::default(), ModeChoice::Auto).unwrap();
+    let mut arena = Arena::new(256, 2048).unwrap();
+    let mut socket = Socket::bind(&a1, 0, &mut arena, RingSizes::all(64)).unwrap();
+    host_sends("a1", &[60]);
+    let counter = a1.count_host_egress().unwrap();
+    let traffic = |packets, bytes| HostTraffic { packets, bytes };
+    assert_eq!(counter.traffic(), traffic(0, 0), "nothing since it was made");
+    host_sends("a1", &[60, 1514, 100]);
+    assert_eq!(counter.traffic(), traffic(3, 1674));
+    // Another device, and a packet of the socket, which leaves.
+    host_sends("b0", &[60]);
+    let mut frames = vec![arena.copy_in(&[0; 64]).unwrap()];
+    assert_eq!(socket.transmit(&mut arena, &mut frames), 1);
+    socket.flush(&mut arena);
+    assert_eq!(counter.traffic(), traffic(3, 1674));
+
+    let mut shares: Vec<_> =
+        (0..2).map(|_| HostEgressShare::new(a1.count_host_egress().unwrap(), 2)).collect();
+    host_sends("a1", &[61; 3]);
+    let takes = |shares: &mut Vec<HostEgressShare>| {
+        shares.iter_mut().map(HostEgressShare::take).collect::<Vec<_>>()
+    };
+    assert_eq!(takes(&mut shares), [traffic(1, 91); 2]);
+    host_sends("a1", &[61; 1]);
+    assert_eq!(takes(&mut shares), [traffic(1, 31); 2], "the rest of the division is not lost");
+
+    // The same counter follows the device that replaces it, and ends with the program.
+    ip("link del a1");
+    ip("link add a1 address 02:00:00:00:00:a1 type veth peer name a0");
+    ip("link set a1 up");
+    ip("link set a0 up");
+    let link = ip("-o link show a1");
+    let index = link.split(':').next().unwrap().trim().parse().unwrap();
+    a1.reattach(index, [2, 0, 0, 0, 0, 0xa1], 1500).unwrap();
+    host_sends("a1", &[70]);
+    assert_eq!(counter.traffic(), traffic(8, 1674 + 4 * 61 + 70));
+    a1.detach();
+    host_sends("a1", &[70]);
+    assert_eq!(counter.traffic(), traffic(8, 1674 + 4 * 61 + 70));
 }
 
 /// Waits until the steering program has counted this many packets with an outcome.

@@ -67,6 +67,13 @@ impl<T> LinkQueues<T> {
         dropped
     }
 
+    /// Takes the link at `now` for packets that others have sent by it ([`Pacer::take_others`]).
+    pub fn take_others(&self, now: u64, packets: u64, bytes: u64) {
+        if let Some(pacer) = &self.pacer {
+            pacer.take_others(now, packets, bytes);
+        }
+    }
+
     /// Dequeues the packet that leaves next at `now`, with the number of its device, and calls `drop` with
     /// the packets that CoDel drops before it, and their device. Returns `None` if no packet waits or no
     /// rate permits one.

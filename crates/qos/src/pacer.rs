@@ -4,6 +4,9 @@
 //! far. The link is free from that time on. A packet moves it by the packet's own duration. A worker that
 //! comes late makes up for at most [`Pacer::BURST`], so that the link is neither idle nor flooded after a pause.
 //!
+//! Packets that do not pass by the workers (those of the host itself) move the time, too
+//! ([`Pacer::take_others`]).
+//!
 //! The state is one atomic number, in 64ths of a nanosecond, which lasts for nine years. Two workers
 //! that see a free link at the same time both send; the second packet's duration is waited for later, so
 //! that the rate over time is exact.
@@ -28,6 +31,9 @@ impl Pacer {
     /// The time, in nanoseconds, that a late worker may make up for: 2 ms.
     pub const BURST: u64 = 2_000_000;
 
+    /// The time, in nanoseconds, for which the packets of others may take the link beforehand: 20 ms.
+    pub const MOST_OTHERS: u64 = 20_000_000;
+
     /// Makes the pacer of a link of `rate` bits a second, at least 1, on which each packet takes
     /// `overhead` further bytes.
     pub fn new(rate: u64, overhead: u32) -> Self {
@@ -49,17 +55,31 @@ impl Pacer {
     #[inline]
     pub fn take(&self, now: u64, bytes: u32) {
         let earliest = now.saturating_sub(Self::BURST) * UNITS;
-        let duration = self.duration(bytes);
+        let duration = self.duration(u64::from(bytes) + u64::from(self.overhead));
         let next = |free_at: u64| Some(free_at.max(earliest) + duration);
         let _ = self.free_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// Returns the duration of a packet, in units.
-    fn duration(&self, bytes: u32) -> u64 {
-        let bits = 8 * (u64::from(bytes) + u64::from(self.overhead));
-        // At most 2^35 bits, and 2^36 units a second.
-        let units = u128::from(bits) * u128::from(1_000_000_000 * UNITS) / u128::from(self.rate);
-        u64::try_from(units).unwrap_or(u64::MAX / 4)
+    /// Takes the link at `now` for packets that others have sent, of `bytes` bytes together, and for at most
+    /// [`Pacer::MOST_OTHERS`]: those who send more than the link carries would otherwise close it for
+    /// as long as they have done so.
+    pub fn take_others(&self, now: u64, packets: u64, bytes: u64) {
+        let earliest = now.saturating_sub(Self::BURST) * UNITS;
+        let latest = (now + Self::MOST_OTHERS) * UNITS;
+        let duration = self.duration(bytes.saturating_add(packets * u64::from(self.overhead)));
+        let next = |free_at: u64| {
+            let free_at = free_at.max(earliest);
+            Some(free_at.saturating_add(duration).min(latest.max(free_at)))
+        };
+        let _ = self.free_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
+    /// Returns the duration of this many bytes, in units.
+    fn duration(&self, bytes: u64) -> u64 {
+        // 2^36 units a second.
+        let bits = 8 * u128::from(bytes);
+        let units = bits * u128::from(1_000_000_000 * UNITS) / u128::from(self.rate);
+        u64::try_from(units).unwrap_or(u64::MAX).min(u64::MAX / 4)
     }
 }
 
@@ -69,6 +89,22 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
     const BURST: u64 = Pacer::BURST;
+
+    #[test]
+    fn packets_of_others_take_their_time() {
+        let pacer = Pacer::new(8_000_000, 4);
+        pacer.take_others(SECOND, 10, 960);
+        // 1000 bytes at 1 MB/s, of which the burst was free.
+        assert!(pacer.is_free(SECOND));
+        pacer.take_others(SECOND, 10, 1960);
+        assert!(!pacer.is_free(SECOND + 999_000) && pacer.is_free(SECOND + 1_000_000));
+        // A second's worth and more takes no more than the limit.
+        pacer.take_others(SECOND, 1, 5_000_000);
+        assert!(!pacer.is_free(SECOND + Pacer::MOST_OTHERS - 1000));
+        assert!(pacer.is_free(SECOND + Pacer::MOST_OTHERS));
+        pacer.take_others(SECOND, u64::MAX >> 8, u64::MAX);
+        assert!(pacer.is_free(SECOND + Pacer::MOST_OTHERS));
+    }
 
     /// The bytes that leave in ten seconds, of packets of `bytes` bytes, by a worker that looks each
     /// `turn` nanoseconds.

@@ -31,6 +31,16 @@ impl Scrape {
              `bandwidth` the link is full",
         );
         to.counter(&metric, samples(|class| class.bytes))?;
+        let host = self
+            .egress_queues
+            .iter()
+            .filter_map(|queue| Some(([("interface", &*queue.interface)], queue.host_bytes?)));
+        let metric = family(
+            "egress_queue_host_bytes",
+            "Bytes that the host itself has sent by an interface with a `bandwidth`, of which they take a part; \
+             a steady growth is what the machine's own services need",
+        );
+        to.counter(&metric, host)?;
         let metric = family(
             "egress_queue_full_packets",
             "Packets dropped because their class had `limit` packets; of control packets or requests: more \

@@ -63,7 +63,7 @@ impl Queued {
         let stacked = vec![(VLAN_QUEUE, of_vlan)];
         let time = Arc::clone(&now);
         rig.worker = rig.worker.with_egress_queues(PortQueues {
-            by_port: vec![None, Some(PortQueue { own, stacked })],
+            by_port: vec![None, Some(PortQueue { own, stacked, host: None })],
             clock: Box::new(move || time.load(Ordering::Relaxed)),
         });
         Self { rig, now, counters, vlan_counters }

@@ -81,6 +81,14 @@ impl Bucket {
         self.credit = self.credit.saturating_sub(u64::from(bytes) * SECOND);
     }
 
+    /// Takes as many of these bytes as there is credit for, and returns their number.
+    pub fn take_part(&mut self, now: u64, bytes: u64) -> u64 {
+        self.fill(now);
+        let taken = bytes.min(self.credit / SECOND);
+        self.credit -= taken * SECOND;
+        taken
+    }
+
     /// Takes the credit of this many bytes if there is enough, and returns whether there was.
     pub fn try_take(&mut self, now: u64, bytes: u32) -> bool {
         let allows = self.allows(now, bytes);

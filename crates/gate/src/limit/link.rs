@@ -10,6 +10,9 @@
 //! in a queue of the network card. Order: operational packets within their share; requests and
 //! granted packets within theirs, requests first; operational ones beyond it. A flood of granted
 //! packets thus leaves a BGP session its 5 %, and requests theirs.
+//!
+//! The packets of the host itself are operational, too, but leave by the host's stack: the gate learns
+//! their number and waits as long as they take ([`Link::charge_host`]).
 
 use std::collections::VecDeque;
 
@@ -75,6 +78,10 @@ pub struct Link<T> {
     requests: RequestQueue<T>,
     granted: RedQueues<T>,
     used: LinkUsage,
+    /// The bytes of the host's own packets that the link has had no time for yet.
+    owed: u64,
+    /// The most of them: those of [`MAX_BURST`].
+    most_owed: u64,
 }
 
 impl<T: Copy> Link<T> {
@@ -94,7 +101,19 @@ impl<T: Copy> Link<T> {
             requests: RequestQueue::new(setup.requests, share(REQUESTS)),
             granted: RedQueues::new(setup.queues, setup.red, setup.seed, now),
             used: LinkUsage::default(),
+            owed: 0,
+            most_owed: setup.bits / 8 * (MAX_BURST / 1_000_000) / 1000,
         }
+    }
+
+    /// Charges the link for packets that the host itself has sent by it, as operational ones: its BGP sessions,
+    /// ARP, ND, ICMP errors. They do not wait here, so the packets of this link wait for them; at most
+    /// [`MAX_BURST`], so that a host that sends more than the link carries does not close it.
+    pub fn charge_host(&mut self, packets: u64, bytes: u64) {
+        let bytes = bytes.saturating_add(packets * u64::from(FRAMING));
+        self.used.operational += bytes;
+        self.reserve.take(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.owed = self.owed.saturating_add(bytes).min(self.most_owed);
     }
 
     /// Enqueues an operational packet, or returns it to be dropped.
@@ -125,6 +144,12 @@ impl<T: Copy> Link<T> {
 
     /// Dequeues the packet that leaves at `now`, if one may.
     pub fn next(&mut self, now: u64) -> Option<DequeuedPacket<T>> {
+        if self.owed > 0 {
+            self.owed -= self.all.take_part(now, self.owed);
+            if self.owed > 0 {
+                return None;
+            }
+        }
         // Room for a full frame, whichever packet is next.
         if !self.all.allows(now, 1538) {
             return None;
@@ -238,6 +263,45 @@ mod tests {
         assert!(is_near(granted, 95.0), "{granted}");
         let [operational, ..] = flood(true, false, false);
         assert!(is_near(operational, 100.0), "{operational}");
+    }
+
+    /// Returns the shares of the host and of granted packets in a link that both fill: the host sends a packet
+    /// of 1000 bytes, framing included, each `interval` nanoseconds.
+    fn beside_the_host(interval: u64) -> [f64; 2] {
+        let mut link = link();
+        for now in (0..2 * SECOND).step_by(2_000) {
+            if now % interval == 0 {
+                link.charge_host(1, 1000 - u64::from(FRAMING));
+            }
+            link.enqueue_granted(2, u128::from(now / 2_000 % 100), 1000, now);
+            while link.next(now).is_some() {}
+        }
+        let LinkUsage { operational, granted, .. } = link.used();
+        [operational, granted].map(|bytes| bytes as f64 * 8.0 / 2.0 / BITS as f64)
+    }
+
+    #[test]
+    fn packets_of_the_host_go_first() {
+        // 8 µs each: 40 % of the link is one in 20 µs.
+        let [host, granted] = beside_the_host(20_000);
+        assert!(is_near(host, 40.0) && is_near(granted, 60.0), "{host} {granted}");
+        // Less than what granted packets leave.
+        let [host, granted] = beside_the_host(400_000);
+        assert!(is_near(host, 2.0) && is_near(granted, 95.0), "{host} {granted}");
+    }
+
+    #[test]
+    fn host_that_sends_more_than_the_link_does_not_close_it_afterwards() {
+        let mut link = link();
+        for now in (0..SECOND).step_by(2_000) {
+            link.charge_host(1, 1000);
+            assert!(link.next(now).is_none());
+        }
+        link.enqueue_granted(2, 7, 1000, SECOND);
+        assert!(link.next(SECOND).is_none(), "the host's packets are owed");
+        let mut later = (SECOND..2 * SECOND).step_by(2_000);
+        let sent = later.find(|&now| link.next(now).is_some()).unwrap() - SECOND;
+        assert!(sent.abs_diff(MAX_BURST) < MAX_BURST / 20, "{sent}");
     }
 
     #[test]

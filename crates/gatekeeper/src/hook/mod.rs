@@ -40,6 +40,7 @@ use gate::flow::Key as HashKey;
 use gate::gate::{Gate, Packet, Verdict as GateVerdict};
 use gate::limit::link::Link;
 use gate::tunnel::{PrivateData, Stream, TunnelKeys};
+use port::af_xdp::{HostEgressShare, HostTraffic};
 use port::{Arena, Frame};
 use wire::tunnel::Header;
 
@@ -72,6 +73,8 @@ pub struct GateHook {
     key: HashKey,
     gate: Gate,
     link: Link<u32>,
+    /// This worker's share of what the host itself sends by the link; `None`: not counted (before Linux 6.6).
+    host: Option<HostEgressShare>,
     queued: QueuedFrames,
     /// Slots for all packets but requests.
     other_slots: usize,
@@ -111,6 +114,10 @@ pub struct GateHook {
 impl PacketHook for GateHook {
     fn begin_turn(&mut self) -> u64 {
         self.now = (self.clock)();
+        if let Some(host) = &mut self.host {
+            let HostTraffic { packets, bytes } = host.take();
+            self.link.charge_host(packets, bytes);
+        }
         self.is_sealing = !self.keys.current().is_empty();
         self.apply_decisions();
         self.gate.run_maintenance(self.now, MAINTENANCE);

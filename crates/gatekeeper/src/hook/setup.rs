@@ -15,6 +15,7 @@ use gate::limit::red::RedParameters;
 use gate::policy::Policy;
 use gate::program::Programs;
 use gate::tunnel::{Stream, TunnelKeys};
+use port::af_xdp::HostEgressShare;
 use wire::tunnel::GUE;
 
 use super::ingress::PART;
@@ -72,6 +73,8 @@ pub struct HookSetup<'a> {
     pub rings: WorkerRings,
     /// Its part in software steering, if workers hand packets over.
     pub steering: Option<SoftwareSteering>,
+    /// Its share of what the host itself sends by the link; `None`: not counted.
+    pub host: Option<HostEgressShare>,
     /// Where it publishes its counters.
     pub counters: Arc<CounterSnapshot>,
     /// Flows from before the start.
@@ -147,6 +150,7 @@ impl GateHook {
             key: setup.key,
             gate,
             link: Link::new(&link, now),
+            host: setup.host,
             queued: QueuedFrames::new(queue_slots(fixed)),
             other_slots: fixed.granted + OPERATIONAL,
             tunnels,

@@ -193,6 +193,7 @@ impl Rig {
             programs: Publisher::new(config.programs.clone()).reader(),
             rings: worker_rings,
             steering,
+            host: None,
             counters: Arc::clone(&counters),
             saved_flows: Vec::new(),
             save_to: None,

@@ -32,6 +32,7 @@ use super::counters::SocketCounters;
 use super::descriptor;
 use super::device::{self, ChannelCount, Device, TagRemoval, dropped};
 use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
+use super::host_egress::HostEgress;
 use super::rss::{Rss, RssSetup};
 use super::steer::{
     EarlyDropConfig, InstalledPrefixes, Locals, SourcePrefix, Steering, SteeringCounters,
@@ -74,6 +75,8 @@ struct Inner {
     attachment: RwLock<Attachment>,
     steering: Steering,
     sockets: Mutex<Sockets>,
+    /// The counter of the host's packets, once it is wanted.
+    host_egress: Mutex<Option<Arc<HostEgress>>>,
 }
 
 /// The age of a count of redirected packets after which all of them have arrived or are lost.
@@ -240,7 +243,14 @@ impl Interface {
             observed: false,
             left: false,
         });
-        Ok(Self(Arc::new(Inner { queues, choice, attachment, steering, sockets })))
+        Ok(Self(Arc::new(Inner {
+            queues,
+            choice,
+            attachment,
+            steering,
+            sockets,
+            host_egress: Mutex::default(),
+        })))
     }
 
     /// Opens an interface by one of the functions above, whose queues are set up. The device gets its previous
@@ -266,6 +276,32 @@ impl Interface {
     /// Returns the setup of queues that the interface was opened with.
     pub fn queue_setup(&self) -> QueueSetup {
         self.attachment(|now| now.wanted_queues)
+    }
+
+    /// Counts the packets that the host sends by the device, from the first call on and as long as the program
+    /// is attached.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`: `EINVAL` before Linux 6.6.
+    pub fn count_host_egress(&self) -> io::Result<Arc<HostEgress>> {
+        let index = self.index();
+        let mut counter = self.0.host_egress.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counter) = &*counter {
+            return Ok(Arc::clone(counter));
+        }
+        let new = Arc::new(HostEgress::new(index)?);
+        *counter = Some(Arc::clone(&new));
+        Ok(new)
+    }
+
+    /// Counts the host's packets of another device from now on, or of none, if they are counted.
+    fn move_host_egress(&self, index: Option<u32>) {
+        let counter = self.0.host_egress.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counter) = &*counter {
+            // Without the counter the workers pace their own packets as if the host sent none.
+            let _ = counter.attach(index);
+        }
     }
 
     /// Moves to another device that has replaced the previous one: by its index, its MAC and its
@@ -298,6 +334,7 @@ impl Interface {
         sockets.dropped_before = dropped(&name).unwrap_or(0);
         drop(sockets);
         let tag_removal = TagRemoval::turn_off(&name);
+        self.move_host_egress(Some(index));
         let (link, fallback) = attach(&self.0.steering, index, self.0.choice);
         let link = link.map_err(|error| attach_error(error, &name, mtu))?;
         (now.mode, now.tag_removal) = (link.mode(), tag_removal);
@@ -328,6 +365,7 @@ impl Interface {
 
     /// Detaches the program from the device.
     pub fn detach(&self) {
+        self.move_host_egress(None);
         let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
         now.release();
     }

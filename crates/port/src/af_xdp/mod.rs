@@ -43,6 +43,7 @@ mod descriptor;
 mod device;
 mod error;
 mod ethtool;
+mod host_egress;
 mod interface;
 mod ring;
 mod rss;
@@ -51,6 +52,7 @@ pub mod steer;
 
 pub use device::{DeviceInfo, compute_checksums, describe, queues};
 pub use error::Error;
+pub use host_egress::{HostEgress, HostEgressShare, HostTraffic};
 pub use interface::{Interface, ModeChoice, QueueSetup};
 pub use rss::{Rss, has_rss};
 pub use socket::{RingSizes, Socket, largest_mtu, synchronize_rcu};

@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::Program;
-use super::program::ATTACH_XDP;
+use super::program::{ATTACH_EGRESS, ATTACH_XDP};
 use super::sys::{self, Command};
 
 /// The place in the kernel at which the program runs.
@@ -39,10 +39,52 @@ impl fmt::Display for Mode {
     }
 }
 
+/// The descriptor of a link; dropping it detaches the program.
+#[derive(Debug)]
+struct Attached(OwnedFd);
+
+impl Attached {
+    fn new(program: &Program, ifindex: u32, attach_type: u32, flags: u32) -> io::Result<Self> {
+        let program_fd = program.as_fd().as_raw_fd() as u32;
+        let mut attr = sys::LinkCreate { program_fd, target: ifindex, attach_type, flags };
+        // SAFETY: the arm of this command, which holds no pointer; it makes a
+        // descriptor.
+        unsafe { sys::open(Command::LinkCreate, &mut attr) }.map(Self)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let mut attr = sys::LinkDetach { link_fd: self.0.as_raw_fd() as u32 };
+        // Linux before 5.10 has no such command; the descriptor is closed next in any case. SAFETY:
+        // the arm of this command, which holds no pointer.
+        let _ = unsafe { sys::bpf(Command::LinkDetach, &mut attr) };
+    }
+}
+
+/// A program for the packets that the host sends by an interface; dropping it detaches the program.
+#[derive(Debug)]
+pub struct EgressLink {
+    _attached: Attached,
+}
+
+impl EgressLink {
+    /// Attaches `program` ([`Program::load_egress`]) to the interface of index `ifindex` in the network
+    /// namespace of the calling thread, behind the programs of others (tcx).
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`: `EINVAL` before Linux 6.6.
+    pub fn attach(program: &Program, ifindex: u32) -> io::Result<Self> {
+        let _attached = Attached::new(program, ifindex, ATTACH_EGRESS, 0)?;
+        Ok(Self { _attached })
+    }
+}
+
 /// A program attached to an interface; dropping it detaches the program.
 #[derive(Debug)]
 pub struct Link {
-    fd: OwnedFd,
+    attached: Attached,
     mode: Mode,
 }
 
@@ -54,18 +96,8 @@ impl Link {
     ///
     /// [`AttachError`], by its remedy.
     pub fn attach(program: &Program, ifindex: u32, mode: Mode) -> Result<Self, AttachError> {
-        let mut attr = sys::LinkCreate {
-            program_fd: program.as_fd().as_raw_fd() as u32,
-            target: ifindex,
-            attach_type: ATTACH_XDP,
-            flags: mode as u32,
-        };
-        // SAFETY: the arm of this command, which holds no pointer; it makes a
-        // descriptor.
-        match unsafe { sys::open(Command::LinkCreate, &mut attr) } {
-            Ok(fd) => Ok(Self { fd, mode }),
-            Err(error) => Err(AttachError::from(error)),
-        }
+        let attached = Attached::new(program, ifindex, ATTACH_XDP, mode as u32)?;
+        Ok(Self { attached, mode })
     }
 
     /// Returns the place at which it runs.
@@ -74,18 +106,9 @@ impl Link {
     }
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
-        let mut attr = sys::LinkDetach { link_fd: self.fd.as_raw_fd() as u32 };
-        // Linux before 5.10 has no such command; the descriptor is closed next in any case. SAFETY:
-        // the arm of this command, which holds no pointer.
-        let _ = unsafe { sys::bpf(Command::LinkDetach, &mut attr) };
-    }
-}
-
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.attached.0.as_fd()
     }
 }
 

@@ -35,7 +35,7 @@ pub mod program;
 mod sys;
 
 pub use asm::{Assembler, Code};
-pub use link::{AttachError, Link, Mode};
+pub use link::{AttachError, EgressLink, Link, Mode};
 pub use map::{Kind, Map};
 pub use mapped_array::MappedArray;
 pub use program::{LiveRun, LoadError, Program, TestRun};

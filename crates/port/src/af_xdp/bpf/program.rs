@@ -24,10 +24,12 @@ use std::time::Duration;
 use super::Code;
 use super::sys::{self, Command};
 
-/// `BPF_PROG_TYPE_XDP`: the only type that this project loads.
+/// `BPF_PROG_TYPE_XDP` and `BPF_PROG_TYPE_SCHED_CLS`.
 const XDP: u32 = 6;
-/// `BPF_XDP`: the attachment type.
+const CLASSIFIER: u32 = 3;
+/// `BPF_XDP` and `BPF_TCX_EGRESS`: the attachment types.
 pub(super) const ATTACH_XDP: u32 = 37;
+pub(super) const ATTACH_EGRESS: u32 = 47;
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
 const LIVE_FRAMES: u32 = 1 << 1;
 /// `BPF_F_XDP_HAS_FRAGS`.
@@ -68,14 +70,34 @@ impl Program {
         Self::load_with(name, code, HAS_FRAGS)
     }
 
+    /// The same for code that runs on the packets that the host sends by a device, with a
+    /// `struct __sk_buff` as its context, and is attached by an [`EgressLink`](super::EgressLink).
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load); the cause is `EINVAL` before Linux 6.6.
+    pub fn load_egress(name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
+        Self::load_as((CLASSIFIER, ATTACH_EGRESS), name, code, 0)
+    }
+
     fn load_with(name: &str, code: &Code<'_>, flags: u32) -> Result<Self, LoadError> {
+        Self::load_as((XDP, ATTACH_XDP), name, code, flags)
+    }
+
+    fn load_as(
+        kind: (u32, u32),
+        name: &str,
+        code: &Code<'_>,
+        flags: u32,
+    ) -> Result<Self, LoadError> {
         // The log costs time and can itself fail if it is too small, so it is requested only after
         // an error.
-        match Self::attempt(name, code, flags, None) {
+        match Self::attempt(kind, name, code, flags, None) {
             Ok(fd) => Ok(Self { fd }),
             Err(error) => {
                 let mut log = vec![0; LOG];
-                let cause = Self::attempt(name, code, flags, Some(&mut log)).err().unwrap_or(error);
+                let cause =
+                    Self::attempt(kind, name, code, flags, Some(&mut log)).err().unwrap_or(error);
                 let len = log.iter().position(|&b| b == 0).unwrap_or(LOG);
                 let log = String::from_utf8_lossy(&log[..len]).into_owned();
                 Err(LoadError { cause, log })
@@ -84,19 +106,20 @@ impl Program {
     }
 
     fn attempt(
+        (program_type, attach_type): (u32, u32),
         name: &str,
         code: &Code<'_>,
         flags: u32,
         log: Option<&mut [u8]>,
     ) -> io::Result<OwnedFd> {
         let mut attr = sys::ProgramLoad {
-            program_type: XDP,
+            program_type,
             instructions: code.len() as u32,
             code: code.bytes().as_ptr() as u64,
             license: LICENSE.as_ptr() as u64,
             flags,
             name: sys::name(name),
-            attach_type: ATTACH_XDP,
+            attach_type,
             ..Default::default()
         };
         if let Some(log) = log {
