@@ -32,7 +32,7 @@ use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use output::progress;
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
-use qos::{EgressQueueParameters, Pacer};
+use qos::{EgressQueueParameters, SharedPacer};
 use serde::Serialize;
 use wire::{ethernet, ipv4, ipv6};
 
@@ -261,7 +261,8 @@ fn worker(
 fn queue() -> PortQueue {
     let own = DeviceQueue {
         parameters: EgressQueueParameters::default(),
-        pacer: Some(Arc::new(Pacer::new(1_000_000_000_000, 24))),
+        pacer: Some(Arc::new(SharedPacer::new(1_000_000_000_000, 24, 1))),
+        worker: 0,
         requests_to: Arc::default(),
         counters: Arc::default(),
     };

@@ -16,7 +16,7 @@ use api::{EgressQueue, EgressQueueClass};
 use config::{Config, EgressQueueConfig};
 use datapath::{DeviceQueue, PortQueue, PortQueues};
 use port::af_xdp::{HostEgress, Interface};
-use qos::{EgressQueueParameters, Pacer, QueueCounters, QueueCounts, TrafficClass};
+use qos::{EgressQueueParameters, QueueCounters, QueueCounts, SharedPacer, TrafficClass};
 
 /// The queues of all workers.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct EgressQueues(Vec<InterfaceQueue>);
 #[derive(Clone, Debug)]
 struct InterfaceQueue {
     config: EgressQueueConfig,
-    pacer: Option<Arc<Pacer>>,
+    pacer: Option<Arc<SharedPacer>>,
     /// The counter of what the host itself sends by the interface, if that takes a part of its rate.
     host: Option<Arc<HostEgress>>,
     /// The counters by worker, past workers included, and of each worker by the interfaces below: a
@@ -43,7 +43,8 @@ impl EgressQueues {
             let mut counters = past.unwrap_or_default();
             let count = config.daemon.cores.len() * queue.over.len().max(1);
             counters.resize_with(count.max(counters.len()), Arc::default);
-            let pacer = queue.bandwidth.map(|rate| Arc::new(Pacer::new(rate, queue.overhead)));
+            let pacer =
+                queue.bandwidth.map(|rate| Arc::new(SharedPacer::new(rate, queue.overhead, count)));
             InterfaceQueue { config: queue.clone(), pacer, host: None, counters }
         };
         Self(config.egress_queues.iter().map(queue).collect())
@@ -92,6 +93,7 @@ fn without_limit() -> DeviceQueue {
     DeviceQueue {
         parameters: EgressQueueParameters::default(),
         pacer: None,
+        worker: 0,
         requests_to: Arc::default(),
         counters: Arc::default(),
     }
@@ -104,6 +106,7 @@ impl InterfaceQueue {
         DeviceQueue {
             parameters: self.config.parameters,
             pacer: self.pacer.clone(),
+            worker: at,
             requests_to: Arc::clone(&self.config.requests_to),
             counters: self.counters.get(at).cloned().unwrap_or_default(),
         }

@@ -15,7 +15,8 @@
 //! A stacked device, such as a VLAN device, may have a queue and a rate of its own over the port
 //! ([`StackedDevice::with_queue`](super::StackedDevice::with_queue)).
 //!
-//! The rate is that of the port, for all workers together ([`Pacer`]); a worker has a queue of its own.
+//! The rate is that of the port, for all workers together ([`SharedPacer`]); a worker has a queue of its own, and the
+//! workers take turns ([`PacerShare`]).
 //! Packets of the host itself are not queued here: the kernel sends them past the workers.
 //!
 //! Classes: packets with DSCP 48 to 63, such as CS6 and CS7, are control packets (RFC 4594, section 3.1); packets with DSCP 3
@@ -29,8 +30,8 @@ use acl::Addresses;
 use port::af_xdp::{HostEgress, HostEgressShare, HostTraffic};
 use port::{Arena, Frame, Port};
 use qos::{
-    Departure, EgressQueueParameters, LinkQueues, Offer, Pacer, QueueCounters, TrafficClass,
-    frames_of,
+    Departure, EgressQueueParameters, LinkQueues, Offer, PacerShare, QueueCounters, SharedPacer,
+    TrafficClass, frames_of,
 };
 use wire::{BadHeader, ethernet, ipv4, ipv6, vlan};
 
@@ -62,7 +63,9 @@ pub struct DeviceQueue {
     /// The parameters of the queue of this worker.
     pub parameters: EgressQueueParameters,
     /// The rate of the device; `None`: no limit, apart from the rate at which the port takes packets.
-    pub pacer: Option<Arc<Pacer>>,
+    pub pacer: Option<Arc<SharedPacer>>,
+    /// The number of this queue among those that the pacer was made for.
+    pub worker: usize,
     /// Packets with the DSCP of a request to one of these are requests.
     pub requests_to: Arc<Addresses>,
     /// The counters of this worker's queue.
@@ -134,12 +137,14 @@ impl Queueing {
     /// Makes empty queues, for a lane that stages at most `staged` frames at a time, and allocates all of
     /// their memory.
     pub(super) fn new(setup: &PortQueue, staged: usize) -> Self {
-        let link = setup.own.pacer.clone();
+        let share = |queue: &DeviceQueue| {
+            queue.pacer.clone().map(|pacer| PacerShare::new(pacer, queue.worker))
+        };
         // The rate of the port is that of the link.
-        let pacers = setup.stacked.iter().map(|(_, queue)| queue.pacer.clone());
+        let pacers = setup.stacked.iter().map(|(_, queue)| share(queue));
         let pacers = std::iter::once(None).chain(pacers);
         let parameters = setup.devices().map(|device| device.parameters);
-        let queues = LinkQueues::new(link, parameters.zip(pacers));
+        let queues = LinkQueues::new(share(&setup.own), parameters.zip(pacers));
         let last = setup.stacked.iter().map(|(number, _)| usize::from(*number)).max();
         let mut by_number = vec![0; last.map_or(0, |last| last + 1)];
         for ((number, _), device) in setup.stacked.iter().zip(1..) {

@@ -12,7 +12,8 @@
 //! | [`EgressQueue`] | the three classes of a queue, and the order in which they leave (`egress_queue.rs`) |
 //! | [`Codel`] | which packets of a standing queue are marked or dropped (`codel.rs`) |
 //! | [`PriorityQueue`] | a bounded queue that drops the lowest priority (`priority_queue.rs`) |
-//! | [`Pacer`] | the rate of a link that several workers share (`pacer.rs`) |
+//! | [`Pacer`] | the rate of a link (`pacer.rs`) |
+//! | [`SharedPacer`] | the workers that share a link, and which of them sends next (`pacer_share.rs`) |
 //! | [`QueueCounters`] | what left, was dropped, was marked and waits, by class (`counters.rs`) |
 //!
 //! The crate has no packets and no clock: items are of any type, and times are nanoseconds since a time
@@ -25,6 +26,7 @@ mod counters;
 mod egress_queue;
 mod link_queues;
 mod pacer;
+mod pacer_share;
 mod priority_queue;
 
 pub use codel::{Codel, CodelParameters};
@@ -34,4 +36,5 @@ pub use egress_queue::{
 };
 pub use link_queues::LinkQueues;
 pub use pacer::Pacer;
+pub use pacer_share::{PacerShare, SharedPacer};
 pub use priority_queue::{PRIORITIES, PriorityQueue};

@@ -13,17 +13,18 @@
 //! Cheng, SIGCOMM 1996): devices that share a full link have equal parts of it, up to their rates. A device
 //! that had nothing to send starts with as many bytes as the one that is served now.
 //!
-//! Choosing a device takes O(devices).
+//! Several workers have such queues of one link, with the same pacers: a packet leaves if it is this worker's turn
+//! (`pacer_share.rs`).
+//!
+//! Choosing a device takes O(devices), and for each O(workers).
 
-use std::sync::Arc;
-
-use super::{Departure, EgressQueue, EgressQueueParameters, Offer, Pacer};
+use super::{Departure, EgressQueue, EgressQueueParameters, Offer, PacerShare};
 
 /// The queue of a device.
 #[derive(Debug)]
 struct DeviceQueue<T> {
     queue: EgressQueue<T>,
-    pacer: Option<Arc<Pacer>>,
+    pacer: Option<PacerShare>,
     /// The bytes that it has had, with those that it had no use for.
     served: u64,
 }
@@ -31,28 +32,33 @@ struct DeviceQueue<T> {
 /// The queues of a link.
 #[derive(Debug)]
 pub struct LinkQueues<T> {
-    pacer: Option<Arc<Pacer>>,
+    pacer: Option<PacerShare>,
     /// The port's own is the first.
     devices: Vec<DeviceQueue<T>>,
     /// The number of packets that wait.
     len: usize,
     /// `served` of the device that was served last.
     served: u64,
+    /// The device whose packet was to leave next when it was last selected, and whether that is urgent.
+    selected: Option<(usize, bool)>,
+    /// Packets have come or left since then.
+    has_changed: bool,
 }
 
 impl<T> LinkQueues<T> {
     /// Makes the empty queues of a link with this pacer; each device has its parameters and its own
     /// pacer. The first is the port itself.
     pub fn new(
-        pacer: Option<Arc<Pacer>>,
-        devices: impl IntoIterator<Item = (EgressQueueParameters, Option<Arc<Pacer>>)>,
+        pacer: Option<PacerShare>,
+        devices: impl IntoIterator<Item = (EgressQueueParameters, Option<PacerShare>)>,
     ) -> Self {
         let device = |(parameters, pacer)| DeviceQueue {
             queue: EgressQueue::new(parameters),
             pacer,
             served: 0,
         };
-        Self { pacer, devices: devices.into_iter().map(device).collect(), len: 0, served: 0 }
+        let devices = devices.into_iter().map(device).collect();
+        Self { pacer, devices, len: 0, served: 0, selected: None, has_changed: false }
     }
 
     /// Enqueues a packet of a device, and returns the one that is dropped because its class is full; or the
@@ -63,6 +69,7 @@ impl<T> LinkQueues<T> {
             device.served = device.served.max(self.served);
         }
         let dropped = device.queue.offer(offer, now);
+        self.has_changed = true;
         self.len += usize::from(dropped.is_none());
         dropped
     }
@@ -82,37 +89,54 @@ impl<T> LinkQueues<T> {
         now: u64,
         mut drop: impl FnMut(usize, T),
     ) -> Option<(usize, Departure<T>)> {
-        if self.pacer.as_ref().is_some_and(|pacer| !pacer.is_free(now)) {
-            return None;
-        }
         loop {
-            let at = self.select(now)?;
+            let is_free = self.pacer.as_ref().is_none_or(|pacer| pacer.is_free(now));
+            if is_free || self.has_changed {
+                self.selected = self.select(now);
+                self.has_changed = false;
+            }
+            if let Some(pacer) = &mut self.pacer {
+                match self.selected {
+                    None => pacer.rest(),
+                    Some((_, is_urgent)) => pacer.wait(now, is_urgent),
+                }
+            }
+            let (at, is_urgent) = self.selected.filter(|_| is_free)?;
+            if self.pacer.as_ref().is_some_and(|pacer| !pacer.is_next(now, is_urgent)) {
+                return None;
+            }
             let device = self.devices.get_mut(at)?;
             let before = device.queue.len();
             let departure = device.queue.next(now, |item| drop(at, item));
             self.len -= before - device.queue.len();
+            self.has_changed = true;
             let Some(departure) = departure else { continue };
             self.served = device.served;
             device.served += u64::from(departure.bytes);
-            for pacer in [&self.pacer, &device.pacer].into_iter().flatten() {
+            for pacer in [&mut self.pacer, &mut device.pacer].into_iter().flatten() {
                 pacer.take(now, departure.bytes);
             }
             return Some((at, departure));
         }
     }
 
-    /// Selects the device whose packet leaves next.
-    fn select(&self, now: u64) -> Option<usize> {
-        if self.len == 0 {
-            return None;
-        }
-        let ready = self.devices.iter().enumerate().filter(|(_, device)| {
-            let permits = device.pacer.as_ref().is_none_or(|pacer| pacer.is_free(now));
-            permits && !device.queue.is_empty()
+    /// Selects the device whose packet leaves next, and returns whether the packet is urgent.
+    fn select(&mut self, now: u64) -> Option<(usize, bool)> {
+        let ready = self.devices.iter_mut().enumerate().filter_map(|(at, device)| {
+            let is_urgent = device.queue.is_urgent();
+            if let Some(pacer) = &mut device.pacer {
+                if device.queue.is_empty() {
+                    pacer.rest();
+                } else {
+                    pacer.wait(now, is_urgent);
+                    if !pacer.is_free(now) || !pacer.is_next(now, is_urgent) {
+                        return None;
+                    }
+                }
+            }
+            (!device.queue.is_empty()).then_some((!is_urgent, device.served, at))
         });
-        let key =
-            |(_, device): &(usize, &DeviceQueue<T>)| (!device.queue.is_urgent(), device.served);
-        ready.min_by_key(key).map(|(at, _)| at)
+        ready.min().map(|(is_patient, _, at)| (at, !is_patient))
     }
 
     /// Dequeues any packet, without CoDel and rates: for the end of the queues.
@@ -140,8 +164,10 @@ impl<T> LinkQueues<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::{CodelParameters, TrafficClass};
+    use crate::{CodelParameters, SharedPacer, TrafficClass};
 
     const SECOND: u64 = 1_000_000_000;
     const STEP: u64 = 10_000;
@@ -152,8 +178,8 @@ mod tests {
         EgressQueueParameters { places: 64, codel, control_share: 10, request_share: 5 }
     }
 
-    fn pacer(rate: u64) -> Option<Arc<Pacer>> {
-        Some(Arc::new(Pacer::new(rate, 0)))
+    fn pacer(rate: u64) -> Option<PacerShare> {
+        Some(PacerShare::new(Arc::new(SharedPacer::new(rate, 0, 1)), 0))
     }
 
     fn offer(class: TrafficClass, bytes: u32) -> Offer<u32> {

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use fingerpost_datapath::{
     Adjacency, DeviceQueue, FIRST_STACKED, PortQueue, PortQueues, StackedDevice, Verdict, VlanTag,
 };
-use qos::{CodelParameters, EgressQueueParameters, Pacer, QueueCounters, TrafficClass};
+use qos::{CodelParameters, EgressQueueParameters, QueueCounters, SharedPacer, TrafficClass};
 
 use crate::packets::{draw, header_checksum, sound, sound6, v4_with, v6_with};
 use crate::reference::RouteTarget;
@@ -49,14 +49,16 @@ impl Queued {
                 control_share: 10,
                 request_share: 5,
             },
-            pacer: rate.map(|rate| Arc::new(Pacer::new(rate, 0))),
+            pacer: rate.map(|rate| Arc::new(SharedPacer::new(rate, 0, 1))),
+            worker: 0,
             requests_to: Arc::new(requests_to),
             counters: Arc::clone(&counters),
         };
         let vlan_counters = Arc::new(QueueCounters::default());
         let of_vlan = DeviceQueue {
             // A frame of the VLAN each 4 ms.
-            pacer: Some(Arc::new(Pacer::new((FRAME + 4) * 8 * 250, 0))),
+            pacer: Some(Arc::new(SharedPacer::new((FRAME + 4) * 8 * 250, 0, 1))),
+            worker: 0,
             counters: Arc::clone(&vlan_counters),
             ..own.clone()
         };
