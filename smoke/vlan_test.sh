@@ -179,6 +179,26 @@ echo "   $packets packets sent, $dropped dropped, the slowest answered after $sl
 [ $((packets + dropped)) -ge 40 ] && [ "$slowest" -gt 200 ] || fail "$(cat "$work/ping.log") $(show egress-queues)"
 show egress-queues | grep -q "r1.999 over r1 (no port): bandwidth 1mbit" || fail "$(show egress-queues)"
 
+echo "devices in a VRF that is made at run time: its table is followed"
+within router ip link add blue type vrf table 77
+within router ip link set blue up
+vlan router r0.400 r0 802.1Q 400 61 1
+vlan router r1.401 r1 802.1Q 401 62 1
+for device in r0.400 r1.401; do within router ip link set "$device" master blue; done
+vlan source s0.400 s0 802.1Q 400 61 2
+vlan a a0.401 a0 802.1Q 401 62 2
+within source ip route add 10.1.62.0/24 via 10.1.61.1
+within a ip route add 10.1.61.0/24 via 10.1.62.1
+have_table() { [ "$(show interfaces | grep -cE "vlan (r0.400|r1.401) up .* table 77 ")" = 2 ]; }
+wait_for 10 have_table || fail "$(show interfaces)"
+grep -q "workers replaced" "$work/fingerpost.log" || fail "$(cat "$work/fingerpost.log")"
+forwards s0.400 10.1.62.2
+forwards s0.30 11.0.0.1
+within router ip route add vrf blue 12.0.0.0/8 via 10.1.62.2
+within a ip addr add 12.0.0.1/32 dev lo
+within source ip route add 12.0.0.0/8 via 10.1.61.1
+forwards s0.400 12.0.0.1
+
 echo "a device that is left to Linux: its packets are forwarded by the kernel"
 within router ip link set transit type vlan ingress 3:4
 left() { show interfaces | grep -q "vlan transit left to Linux: it has an ingress-qos-map"; }

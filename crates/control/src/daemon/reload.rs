@@ -193,8 +193,8 @@ impl Daemon {
         Ok(changes)
     }
 
-    /// Changes to the tables that the kernel's rules select, if they have changed; checks once a
-    /// second. After a failure it tries again, with twice the delay each time.
+    /// Changes to the tables that the kernel's rules select, and follows those of new stacked devices, if they have
+    /// changed; checks once a second. After a failure it tries again, with twice the delay each time.
     pub(super) fn follow_rules(&mut self) -> Option<Result<Reloaded, ReloadError>> {
         let due = AGAIN.min(LOOK * 2u32.saturating_pow(self.rules_tried));
         if self.rules_looked.elapsed() < due {
@@ -205,9 +205,10 @@ impl Daemon {
         for interface in self.view.interfaces() {
             let _ = interface.stats();
         }
-        let moved = self
-            .handle
-            .call(|kernel_sync| kernel_sync.plane.ports().iter().any(PlanePort::has_moved));
+        let moved = self.handle.call(|kernel_sync| {
+            let ports = kernel_sync.plane.ports();
+            ports.iter().any(PlanePort::has_moved) || !ports.without_table().is_empty()
+        });
         if moved != Some(true) {
             self.rules_tried = 0;
             return None;
@@ -216,8 +217,8 @@ impl Daemon {
         Some(self.change(self.config.clone()))
     }
 
-    /// Lists the interfaces whose names in `config` refer to other devices than the open ones, and
-    /// those for which the rules select another table.
+    /// Lists the interfaces whose names in `config` refer to other devices than the open ones, those for
+    /// which the rules select another table, and the stacked devices whose table is not followed.
     fn stale(&self, config: &Config) -> Vec<String> {
         let Some(ports) = self.handle.call(|kernel_sync| kernel_sync.plane.ports().clone()) else {
             return Vec::new();
@@ -229,7 +230,8 @@ impl Daemon {
             let served = self.view.ports().iter().any(|port| port.index == index);
             moved || !served || held.iter().all(|interface| interface.index() != index)
         };
-        config.interfaces.iter().filter(stale).map(|wanted| wanted.name.clone()).collect()
+        let stale = config.interfaces.iter().filter(stale).map(|wanted| wanted.name.clone());
+        stale.chain(ports.without_table().iter().cloned()).collect()
     }
 
     /// Returns the access lists that workers use.

@@ -21,6 +21,7 @@ use feed::netlink::Link;
 
 use super::Plane;
 use super::ports::{PlanePort, PortBond};
+use super::stacked::Unfit;
 use crate::links::LEFT;
 
 /// The modes, by their numbers in linux/if_bonding.h: their names, as `ip link` writes them, and whether
@@ -36,10 +37,10 @@ const MODES: [(&str, bool); 7] = [
 ];
 
 impl Plane {
-    /// Makes ports of the bonds of ports, and returns them by the index of their interface; sets which
-    /// members are left to Linux.
-    pub(super) fn assign_bonds(&mut self) -> BTreeMap<u32, PlanePort> {
-        let bonds: BTreeMap<u32, Result<PlanePort, String>> = self
+    /// Makes ports of the bonds of ports, and returns them by the index of their interface, with the names of
+    /// those whose table is not followed; sets which members are left to Linux.
+    pub(super) fn assign_bonds(&mut self) -> (BTreeMap<u32, PlanePort>, Vec<String>) {
+        let bonds: BTreeMap<u32, Result<PlanePort, Unfit>> = self
             .stacked
             .bonds()
             .filter_map(|(&interface, link)| Some((interface, self.bond_port(interface, link)?)))
@@ -49,7 +50,7 @@ impl Plane {
             let reason = match member.master.and_then(|bond| bonds.get(&bond)) {
                 Some(Ok(_)) if member.is_active_member => None,
                 Some(Ok(bond)) => Some(format!("is no active member of {}", bond.name)),
-                Some(Err(reason)) => Some(format!("is a member of {reason}")),
+                Some(Err(unfit)) => Some(format!("is a member of {}", unfit.reason)),
                 None => Some("is a member of a bond that is down".to_owned()),
             };
             let unfit = reason.map(|reason| format!("{} {reason}: {LEFT}", member.name));
@@ -59,7 +60,14 @@ impl Plane {
         if changed {
             self.ports_changed();
         }
-        bonds.into_iter().filter_map(|(interface, bond)| Some((interface, bond.ok()?))).collect()
+        let lacks_table = |(interface, bond): (&u32, &Result<PlanePort, Unfit>)| {
+            let lacks = bond.as_ref().is_err_and(|unfit| unfit.lacks_table);
+            lacks.then(|| self.stacked.name(*interface))
+        };
+        let without_table = bonds.iter().filter_map(lacks_table).collect();
+        let found =
+            |(interface, bond): (u32, Result<PlanePort, Unfit>)| Some((interface, bond.ok()?));
+        (bonds.into_iter().filter_map(found).collect(), without_table)
     }
 
     /// Makes the port of a bond; returns `None` if no port is a member of it.
@@ -67,7 +75,7 @@ impl Plane {
     /// # Errors
     ///
     /// The bond's name, and the reason that it cannot be one.
-    fn bond_port(&self, interface: u32, link: &Link) -> Option<Result<PlanePort, String>> {
+    fn bond_port(&self, interface: u32, link: &Link) -> Option<Result<PlanePort, Unfit>> {
         let members = || self.ports.iter().filter(|port| port.is_member_of(interface));
         let sources = members().next()?.sources;
         let (mode, forwards) = MODES
@@ -75,11 +83,15 @@ impl Plane {
             .copied()
             .unwrap_or(("unknown", false));
         if !forwards {
-            return Some(Err(format!("{}, and the mode {mode} is not forwarded", link.name)));
+            let reason = format!("{}, and the mode {mode} is not forwarded", link.name);
+            return Some(Err(Unfit { reason, lacks_table: false }));
         }
         let port = match self.stacked_port(interface, link) {
             Ok(port) => port,
-            Err(reason) => return Some(Err(format!("{}, and {reason}", link.name))),
+            Err(unfit) => {
+                let reason = format!("{}, and {}", link.name, unfit.reason);
+                return Some(Err(Unfit { reason, ..unfit }));
+            }
         };
         let active = || members().filter(|member| member.is_active_member && !member.gone);
         let sends = active().filter(|member| member.up && member.served);

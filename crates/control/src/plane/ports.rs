@@ -173,6 +173,8 @@ pub struct Ports {
     stacked: Vec<Option<PlanePort>>,
     /// The VLAN devices over them that are left to Linux.
     left_vlans: Vec<LeftVlan>,
+    /// The names of the stacked devices that are left to Linux until their table is followed.
+    without_table: Vec<String>,
     /// The names of the devices that have an egress queue of their own; the first has number 1.
     egress_queues: Vec<String>,
     /// The kernel's settings by interface, where they differ from the default.
@@ -255,6 +257,16 @@ impl Ports {
         let changed = self.left_vlans != left;
         self.left_vlans = left;
         changed
+    }
+
+    /// Sets the names of the stacked devices whose table is not followed.
+    pub(super) fn set_without_table(&mut self, names: Vec<String>) {
+        self.without_table = names;
+    }
+
+    /// Lists the stacked devices whose table is not followed, which a new plane would do.
+    pub fn without_table(&self) -> &[String] {
+        &self.without_table
     }
 
     /// Iterates over the VLAN devices over an interface that are left to Linux.

@@ -30,6 +30,11 @@ impl StackedDevices {
         self.0.iter().filter(|(_, link)| link.bond_mode.is_some())
     }
 
+    /// Returns the name of a device; empty if there is none.
+    pub(super) fn name(&self, interface: u32) -> String {
+        self.0.get(&interface).map_or_else(String::new, |link| link.name.clone())
+    }
+
     /// Applies a link message of the kernel; returns whether a device has changed.
     fn update(&mut self, interface: u32, link: Option<&Link>) -> bool {
         let next = link.filter(|link| (link.vlan.is_some() || link.bond_mode.is_some()) && link.up);
@@ -44,13 +49,27 @@ impl StackedDevices {
     }
 }
 
+/// The reason that a device cannot be a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unfit {
+    pub(super) reason: String,
+    /// It could be one if its table were followed, as a new plane does.
+    pub(super) lacks_table: bool,
+}
+
+impl From<&str> for Unfit {
+    fn from(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), lacks_table: false }
+    }
+}
+
 /// Returns the table that the rules select for packets of a stacked device, and whether they name a later
 /// one.
 ///
 /// # Errors
 ///
 /// The reason that it cannot be a port.
-fn table_of(rules: &[Rule], link: &Link, vrf: Option<u32>) -> Result<(u32, bool), String> {
+fn table_of(rules: &[Rule], link: &Link, vrf: Option<u32>) -> Result<(u32, bool), Unfit> {
     // A kernel without policy rules has one table.
     if rules.is_empty() {
         return Ok((MAIN, false));
@@ -62,7 +81,7 @@ fn table_of(rules: &[Rule], link: &Link, vrf: Option<u32>) -> Result<(u32, bool)
             RuleResult::Table { number, further },
             RuleResult::Table { number: other, further: also },
         ) if number == other => Ok((*number, *further || *also)),
-        _ => Err("the rules select no table for all of its packets".to_owned()),
+        _ => Err("the rules select no table for all of its packets".into()),
     }
 }
 
@@ -92,7 +111,7 @@ impl Plane {
         if !self.forwards_stacked {
             return;
         }
-        let mut found = self.assign_bonds();
+        let (mut found, mut without_table) = self.assign_bonds();
         let mut left = Vec::new();
         // A device over a port, then one over such a device.
         for inner in [false, true] {
@@ -106,8 +125,9 @@ impl Plane {
                 };
                 match self.vlan_port(interface, link, below) {
                     Ok(port) => _ = found.insert(interface, port),
-                    Err(reason) => {
+                    Err(Unfit { reason, lacks_table }) => {
                         let (below, name) = (lower, link.name.clone());
+                        without_table.extend(lacks_table.then(|| name.clone()));
                         left.push(LeftVlan { below, name, reason });
                     }
                 }
@@ -123,6 +143,7 @@ impl Plane {
             self.assign_macvlans();
         }
         self.ports_differ |= self.ports.set_left_vlans(left);
+        self.ports.set_without_table(without_table);
     }
 
     /// Makes the port of a device without queues, by its link alone.
@@ -130,14 +151,20 @@ impl Plane {
     /// # Errors
     ///
     /// The reason that it cannot be one.
-    pub(super) fn stacked_port(&self, interface: u32, link: &Link) -> Result<PlanePort, String> {
+    pub(super) fn stacked_port(&self, interface: u32, link: &Link) -> Result<PlanePort, Unfit> {
         let vrf = link.master.and_then(|master| self.vrfs.get(&master)).copied();
         if link.master.is_some() && vrf.is_none() {
-            return Err(format!("it belongs to a {}", link.member_of));
+            return Err(Unfit {
+                reason: format!("it belongs to a {}", link.member_of),
+                lacks_table: false,
+            });
         }
         let (table, further) = table_of(&self.rules, link, vrf)?;
         if self.has_readers && self.index_of(table).is_none() {
-            return Err(format!("table {table} is not followed until a restart"));
+            return Err(Unfit {
+                reason: format!("table {table} is not followed yet"),
+                lacks_table: true,
+            });
         }
         Ok(PlanePort {
             mac: link.mac.unwrap_or_default(),

@@ -18,18 +18,19 @@ use feed::netlink::{Link, Vlan};
 
 use super::Plane;
 use super::ports::{PlanePort, PortVlan};
+use super::stacked::Unfit;
 
 /// Returns the tag of a device.
 ///
 /// # Errors
 ///
 /// The reason that it cannot be a port.
-fn tag_of(vlan: &Vlan) -> Result<VlanTag, String> {
+fn tag_of(vlan: &Vlan) -> Result<VlanTag, Unfit> {
     if vlan.maps_ingress {
-        return Err("it has an ingress-qos-map".to_owned());
+        return Err("it has an ingress-qos-map".into());
     }
     if vlan.id == 0 {
-        return Err("it has VLAN 0, which is the interface below".to_owned());
+        return Err("it has VLAN 0, which is the interface below".into());
     }
     let mapped = |priority| {
         let pair = vlan.egress_priorities.iter().find(|(from, _)| *from == priority);
@@ -49,14 +50,14 @@ impl Plane {
         interface: u32,
         link: &Link,
         below: &PlanePort,
-    ) -> Result<PlanePort, String> {
+    ) -> Result<PlanePort, Unfit> {
         let vlan = link.vlan.as_ref().ok_or("it is no VLAN device")?;
         let tag = tag_of(vlan)?;
         let port = self.stacked_port(interface, link)?;
         let mut tags = below.vlan.as_ref().map(|vlan| vlan.tags.clone()).unwrap_or_default();
         tags.push(tag);
         if tags.len() > 2 {
-            return Err("it has more than two tags".to_owned());
+            return Err("it has more than two tags".into());
         }
         let mut macs = below.vlan.as_ref().map(|vlan| vlan.macs.clone()).unwrap_or_default();
         macs.push(below.mac);
