@@ -9,6 +9,7 @@ use gate::policy::sources::SourceClass;
 
 use super::{Admission, Config};
 use datapath::ReversePathFilter;
+use port::af_xdp::Rss;
 
 const VALID: &str = r#"
 [front]
@@ -41,6 +42,20 @@ const DEFAULT_ADMISSION: Admission =
 
 fn error_of(text: &str) -> String {
     Config::parse(text, Path::new("gate.toml")).unwrap_err().to_string()
+}
+
+#[test]
+fn rss_is_set_on_the_front_interface_alone() {
+    let with = |rss: &str| VALID.replace("\"eth0\"", &format!("\"eth0\"\nrss = \"{rss}\""));
+    let setups = |text: &str| {
+        let config = Config::parse(text, Path::new("gate.toml")).unwrap();
+        config.router().interfaces.iter().map(|port| port.queue_setup.rss).collect::<Vec<_>>()
+    };
+    assert_eq!(setups(&with("addresses")), [Some(Rss::Addresses), None]);
+    assert_eq!(setups(&with("symmetric")), [Some(Rss::Symmetric), None]);
+    assert_eq!(setups(VALID), [None, None]);
+    let error = error_of(&with("ports"));
+    assert!(error.contains("front.rss") && error.contains("\"ports\""), "{error}");
 }
 
 #[test]
