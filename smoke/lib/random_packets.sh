@@ -31,7 +31,7 @@ pass() { # NAME
     local host receivers=()
     rm -f "$work/stop"
     for host in source:s0 a:a0 b:b0; do
-        launch "${host%:*}" "$python" "$here/smoke/linux_packets.py" receive "${host#*:}" "$work/stop" >"$work/$1.${host%:*}" 2>"$work/ready.${host%:*}"
+        launch "${host%:*}" "$python" "$here/smoke/random_arrivals.py" "${host#*:}" "$work/stop" >"$work/$1.${host%:*}" 2>"$work/ready.${host%:*}"
         receivers+=("$launched")
         wait_for 60 grep -q ready "$work/ready.${host%:*}" || fail "${host%:*} does not receive"
     done
