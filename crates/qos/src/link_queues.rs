@@ -74,7 +74,7 @@ impl<T> LinkQueues<T> {
         dropped
     }
 
-    /// Takes the link at `now` for packets that others have sent by it ([`Pacer::take_others`]).
+    /// Takes the link at `now` for packets that others have sent by it ([`PacerShare::take_others`]).
     pub fn take_others(&self, now: u64, packets: u64, bytes: u64) {
         if let Some(pacer) = &self.pacer {
             pacer.take_others(now, packets, bytes);
