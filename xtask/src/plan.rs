@@ -30,7 +30,7 @@ const ASKED_FOR: &str = "left out: --no-smoke";
 /// The smoke tests of the quick loop: forwarding, the kernel's routes, the gate.
 const QUICK_SMOKE: [&str; 3] = ["forward", "rules", "gate"];
 
-/// Lists the steps of `check`: formatting, lints and rules.
+/// Lists the steps of `check`: formatting, rules, documentation and lints.
 pub(crate) fn check() -> Result<Vec<Step>> {
     let metadata = metadata::read()?;
     Ok(vec![
@@ -43,6 +43,11 @@ pub(crate) fn check() -> Result<Vec<Step>> {
         Step::check("no cycles", move |_| cycles::check(&metadata)),
         Step::check("language", |_| language::check()),
         Step::check("licenses", |_| licenses::check()),
+        Step::command(
+            "documentation",
+            CommandLine::cargo(&["doc", "--workspace", "--no-deps"])
+                .env("RUSTDOCFLAGS", "-D warnings"),
+        ),
         Step::command(
             "lints",
             CommandLine::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
@@ -59,10 +64,6 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
         // Beside the lints, the last of the checks.
         steps.push(packages().concurrent());
     }
-    steps.push(Step::command(
-        "documentation",
-        CommandLine::cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-    ));
     let programs = Programs::new(&[], true)?;
     steps.push(programs.build(&[NOT_INCREMENTAL]));
     if with_root && needs::is_root() {
