@@ -63,6 +63,13 @@ done
 echo "   addresses, two channels: $(table)tcp4 by $(fields tcp4)"
 stop_router
 state | diff "$work/before" - || fail "not put back"
+# The kernel removes no channel that a configured table names, and a table with the default's entries may be one.
+with_rss ', rss = "symmetric"'
+start_router
+[ "$(table)" = "0:64 1:64 " ] || fail "table $(table)"
+stop_router
+within router ethtool -L r3 combined 1 || fail "the table counts as configured"
+within router ethtool -L r3 combined 2
 
 echo "fewer queues than the card has; a reload without the key puts back a table that was configured before"
 within router ethtool -X r3 weight 3 1

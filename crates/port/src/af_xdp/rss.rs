@@ -159,9 +159,10 @@ impl Drop for RssSetup {
         let before = self.before.clone();
         let _ = self.set_fields(before.fields);
         let _ = self.set_key(&before.key, before.function);
-        if self.applied.table != before.table {
-            let table = (!before.has_default_table()).then_some(before.table);
-            let _ = self.set_table(table);
+        // A written table counts as configured even if it has the entries of the default.
+        let is_default = before.has_default_table();
+        if is_default || self.applied.table != before.table {
+            let _ = self.set_table((!is_default).then_some(before.table));
         }
     }
 }
