@@ -31,7 +31,7 @@ impl Pacer {
     /// The time, in nanoseconds, that a late worker may make up for: 2 ms.
     pub const BURST: u64 = 2_000_000;
 
-    /// The time, in nanoseconds, for which the packets of others may take the link beforehand: 20 ms.
+    /// The time, in nanoseconds, for which several packets of others may take the link beforehand: 20 ms.
     pub const MOST_OTHERS: u64 = 20_000_000;
 
     /// Makes the pacer of a link of `rate` bits a second, at least 1, on which each packet takes
@@ -61,11 +61,11 @@ impl Pacer {
     }
 
     /// Takes the link at `now` for packets that others have sent, of `bytes` bytes together, and for at most
-    /// [`Pacer::MOST_OTHERS`]: those who send more than the link carries would otherwise close it for
-    /// as long as they have done so.
+    /// [`Pacer::MOST_OTHERS`] or one packet of 64 KiB, which a device cuts into segments: those who send more than
+    /// the link carries would otherwise close it for as long as they have done so.
     pub fn take_others(&self, now: u64, packets: u64, bytes: u64) {
         let earliest = now.saturating_sub(Self::BURST) * UNITS;
-        let latest = (now + Self::MOST_OTHERS) * UNITS;
+        let latest = now * UNITS + (Self::MOST_OTHERS * UNITS).max(self.duration(1 << 16));
         let duration = self.duration(bytes.saturating_add(packets * u64::from(self.overhead)));
         let next = |free_at: u64| {
             let free_at = free_at.max(earliest);
@@ -92,11 +92,11 @@ mod tests {
 
     #[test]
     fn packets_of_others_take_their_time() {
-        let pacer = Pacer::new(8_000_000, 4);
-        pacer.take_others(SECOND, 10, 960);
-        // 1000 bytes at 1 MB/s, of which the burst was free.
+        let pacer = Pacer::new(80_000_000, 4);
+        pacer.take_others(SECOND, 10, 9_960);
+        // 10,000 bytes at 10 MB/s, of which the burst was free.
         assert!(pacer.is_free(SECOND));
-        pacer.take_others(SECOND, 10, 1960);
+        pacer.take_others(SECOND, 10, 19_960);
         assert!(!pacer.is_free(SECOND + 999_000) && pacer.is_free(SECOND + 1_000_000));
         // A second's worth and more takes no more than the limit.
         pacer.take_others(SECOND, 1, 5_000_000);
@@ -104,6 +104,12 @@ mod tests {
         assert!(pacer.is_free(SECOND + Pacer::MOST_OTHERS));
         pacer.take_others(SECOND, u64::MAX >> 8, u64::MAX);
         assert!(pacer.is_free(SECOND + Pacer::MOST_OTHERS));
+        // On a slow link a packet that is cut into segments takes all of its time: 512 ms here.
+        let slow = Pacer::new(1_000_000, 0);
+        slow.take_others(SECOND, 44, 64_000);
+        assert!(!slow.is_free(SECOND + 509_000_000) && slow.is_free(SECOND + 512_000_000));
+        slow.take_others(SECOND, 44, 64_000);
+        assert!(slow.is_free(SECOND + 525_000_000), "no more than 64 KiB");
     }
 
     /// The bytes that leave in ten seconds, of packets of `bytes` bytes, by a worker that looks each

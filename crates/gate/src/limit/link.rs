@@ -80,7 +80,7 @@ pub struct Link<T> {
     used: LinkUsage,
     /// The bytes of the host's own packets that the link has had no time for yet.
     owed: u64,
-    /// The most of them: those of [`MAX_BURST`].
+    /// The most of them: those of [`MAX_BURST`], or of one packet of 64 KiB, which a device cuts into segments.
     most_owed: u64,
 }
 
@@ -102,13 +102,13 @@ impl<T: Copy> Link<T> {
             granted: RedQueues::new(setup.queues, setup.red, setup.seed, now),
             used: LinkUsage::default(),
             owed: 0,
-            most_owed: setup.bits / 8 * (MAX_BURST / 1_000_000) / 1000,
+            most_owed: (setup.bits / 8 * (MAX_BURST / 1_000_000) / 1000).max(1 << 16),
         }
     }
 
     /// Charges the link for packets that the host itself has sent by it, as operational ones: its BGP sessions,
     /// ARP, ND, ICMP errors. They do not wait here, so the packets of this link wait for them; at most
-    /// [`MAX_BURST`], so that a host that sends more than the link carries does not close it.
+    /// [`MAX_BURST`] or 64 KiB, so that a host that sends more than the link carries does not close it.
     pub fn charge_host(&mut self, packets: u64, bytes: u64) {
         let bytes = bytes.saturating_add(packets * u64::from(FRAMING));
         self.used.operational += bytes;
