@@ -130,7 +130,7 @@ within source ip route add 10.1.50.0/24 via 10.0.0.1
 within b ip route add 10.0.0.0/24 via 10.1.50.1
 removes_tags() { within router ethtool -k c0 | grep -q '^rx-vlan-offload: on'; }
 removes_tags || fail "the card removes no tags: $(within router ethtool -k c0)"
-wait_for 20 forwards s0 10.1.50.2
+wait_for 20 ping_from s0 10.1.50.2 || fail "no path by the cards: $(cat "$work/ping.log")"
 
 interfaces='{ name = "r0" }, { name = "r1" }, { name = "r2" }, { name = "c0" }'
 configure "" "$interfaces"

@@ -245,7 +245,7 @@ refuse() {
     [ ! -s "$work/refuse.out" ] || fail "\`$*\` failed, and wrote to standard output"
 }
 
-# Waits until a command succeeds: wait_for SECONDS COMMAND...
+# Waits until a command succeeds: wait_for SECONDS COMMAND... Its output is thrown away, so it must not call `fail`.
 wait_for() {
     local until=$((SECONDS + $1))
     shift
