@@ -134,10 +134,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             for (&Entry { contestant, list, packets, .. }, times) in entries.iter().zip(&mut times)
             {
                 times.push(match contestant {
-                    Contestant::Linear => window(seconds, packets, |batch| search(list, batch)),
-                    Contestant::Classifier => {
-                        window(seconds, packets, |batch| classify(list, &mut matcher, batch))
-                    }
+                    Contestant::Linear => window(seconds, packets, |packets| search(list, packets)),
+                    Contestant::Classifier => window(seconds, packets, |packets| {
+                        let mut sum = 0_u32;
+                        classify(list, &mut matcher, packets, |_, rule| {
+                            sum = sum.wrapping_add(rule.unwrap_or(0));
+                        });
+                        sum
+                    }),
                 });
             }
         }
@@ -216,35 +220,45 @@ fn packet(rng: &mut Rng, src: u32, dst: u32) -> Packet {
 fn compare(list: &AccessList, packets: &[Packet]) -> anyhow::Result<()> {
     let mut matcher = Matcher::<u32>::new(BATCH);
     for batch in packets[..COMPARED].chunks(BATCH) {
-        matcher.clear();
-        ensure!(batch.iter().all(|packet| matcher.push(packet)), "a packet is refused");
-        matcher.classify(list.v4(), |at| batch.get(at).map_or(&[], |packet| &packet[..]));
-        for (at, packet) in batch.iter().enumerate() {
+        let rule = |packet: &Packet| {
             let fields = u32::fields(packet).context("a packet without fields")?;
-            let slowly = list.matches(&fields).next().map(|rule| rule as u32);
-            let quickly = matcher.first(list.v4(), at, 0);
-            ensure!(quickly == slowly, "{quickly:?} and not {slowly:?} for {packet:02x?}");
-        }
+            anyhow::Ok(list.matches(&fields).next().map(|rule| rule as u32))
+        };
+        let slowly: Vec<_> = batch.iter().map(rule).collect::<Result<_, _>>()?;
+        let mut quickly = vec![None; batch.len()];
+        classify(list, &mut matcher, batch, |number, rule| quickly[usize::from(number)] = rule);
+        ensure!(quickly == slowly, "{quickly:?} and not {slowly:?}");
     }
     Ok(())
 }
 
-fn classify(list: &AccessList, matcher: &mut Matcher<u32>, batch: &[Packet]) -> u32 {
+/// Finds the rule of each packet that the address filter lets through, by its number.
+#[inline(always)]
+fn classify(
+    list: &AccessList,
+    matcher: &mut Matcher<u32>,
+    packets: &[Packet],
+    mut found: impl FnMut(u16, Option<u32>),
+) {
     matcher.clear();
-    batch.iter().for_each(|packet| {
-        matcher.push(packet);
+    for (number, packet) in (0..).zip(packets) {
+        matcher.push(number, packet);
+    }
+    matcher.filter(list.v4(), |_| ());
+    matcher.classify(list.v4(), |number| {
+        packets.get(usize::from(number)).map_or(&[], |packet| packet)
     });
-    matcher.classify(list.v4(), |at| batch.get(at).map_or(&[], |packet| &packet[..]));
-    let rules = (0..batch.len()).map(|at| matcher.first(list.v4(), at, 0).unwrap_or(u32::MAX));
-    rules.fold(0, u32::wrapping_add)
+    for at in 0..matcher.numbers().len() {
+        found(matcher.packet(at).0, matcher.first(list.v4(), at, 0));
+    }
 }
 
-fn search(list: &AccessList, batch: &[Packet]) -> u32 {
+fn search(list: &AccessList, packets: &[Packet]) -> u32 {
     let rule = |packet: &Packet| {
         let fields = u32::fields(packet)?;
         list.matches(&fields).next().map(|rule| rule as u32)
     };
-    batch.iter().map(|packet| rule(packet).unwrap_or(u32::MAX)).fold(0, u32::wrapping_add)
+    packets.iter().filter_map(rule).fold(0, u32::wrapping_add)
 }
 
 /// Returns the nanoseconds a packet in a window of some seconds.

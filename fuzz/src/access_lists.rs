@@ -86,14 +86,18 @@ fn compare<A: PacketFamily>(
     tally: &mut Tally,
 ) {
     let mut matcher = Matcher::<A>::new(MOST_PACKETS);
-    let mut accepted: Vec<(&[u8], Fields<A>)> = Vec::new();
-    for packet in packets {
-        let fields = A::fields(packet);
-        assert_eq!(matcher.push(packet), fields.is_some(), "{packet:02x?}");
-        accepted.extend(fields.map(|fields| (*packet, fields)));
+    let valid: Vec<(&[u8], Fields<A>)> =
+        packets.iter().filter_map(|packet| Some((*packet, A::fields(packet)?))).collect();
+    for (number, (packet, _)) in (0..).zip(&valid) {
+        assert!(matcher.push(number, packet), "{packet:02x?}");
     }
-    matcher.classify(classifier, |at| accepted[at].0);
-    for (at, (_, fields)) in accepted.iter().enumerate() {
+    matcher.filter(classifier, |number| {
+        let (_, fields) = &valid[usize::from(number)];
+        assert_eq!(list.matches(fields).next(), None, "{fields:?}");
+    });
+    matcher.classify(classifier, |number| valid[usize::from(number)].0);
+    for at in 0..matcher.numbers().len() {
+        let (_, fields) = &valid[usize::from(matcher.packet(at).0)];
         let slowly: Vec<usize> = list.matches(fields).collect();
         let mut quickly = Vec::new();
         let mut from = 0;
@@ -111,5 +115,5 @@ fn compare<A: PacketFamily>(
         assert_eq!(quickly, slowly, "{fields:?}");
         tally.matches += slowly.len();
     }
-    tally.packets += accepted.len();
+    tally.packets += valid.len();
 }

@@ -17,13 +17,14 @@
 //! rules of a word were mixed, one of them would allow the value of nearly every packet, and all words
 //! would have to be read. The order of rules is a number in `rules`, and the search keeps the lowest.
 //!
-//! The cost of a packet is a lookup in two tables, one load for each other field, and a few words; ten
+//! The cost of a packet that the address filter (`filter.rs`) lets through is a lookup in two tables, one load for each other field, and a few words; ten
 //! thousand rules have 157 words and three summaries. Rules that overlap in every field cost more: each
 //! word with a match is read.
 
 use fib::{Fib, Full};
 
 use crate::dimension::{Dimension, FieldTable, Places, build_addresses};
+use crate::filter::AddressFilter;
 use crate::{Addresses, Field, PacketFamily, Rule};
 
 /// The greatest number of rules of a list.
@@ -32,6 +33,8 @@ pub const MOST_RULES: usize = 65_536;
 /// The rules of one family, compiled.
 #[derive(Debug)]
 pub struct Classifier<A: PacketFamily> {
+    /// None if it would let most packets through.
+    filter: Option<AddressFilter>,
     pub(crate) sources: Option<Fib<A>>,
     pub(crate) destinations: Option<Fib<A>>,
     pub(crate) fields: Vec<FieldTable>,
@@ -90,6 +93,7 @@ impl<A: PacketFamily> Classifier<A> {
         places.rules.iter().for_each(|(place, _)| valid[place / 64] |= 1 << (place % 64));
         by_place.resize(64 * words, u32::MAX);
         Ok(Self {
+            filter: AddressFilter::build::<A>(places.rules.iter().map(|(_, rule)| *rule)),
             sources,
             destinations,
             fields,
@@ -101,8 +105,15 @@ impl<A: PacketFamily> Classifier<A> {
     }
 
     /// Returns whether no rule is about packets of the family.
-    pub fn is_empty(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
         self.parts == 0
+    }
+
+    /// Returns whether a rule may match packets with these addresses.
+    #[inline(always)]
+    pub(crate) fn may_match(&self, source: A, destination: A) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_match(source, destination))
     }
 
     /// Returns the number of summaries.
@@ -156,7 +167,8 @@ impl<A: PacketFamily> Classifier<A> {
     /// Returns the size in bytes.
     pub fn footprint(&self) -> usize {
         let tables = [&self.sources, &self.destinations].into_iter().flatten();
-        tables.map(Fib::footprint).sum::<usize>()
+        self.filter.as_ref().map_or(0, AddressFilter::footprint)
+            + tables.map(Fib::footprint).sum::<usize>()
             + self.fields.iter().map(FieldTable::footprint).sum::<usize>()
             + self.dimensions.iter().map(Dimension::footprint).sum::<usize>()
             + size_of_val(&*self.valid)

@@ -211,8 +211,8 @@ fn walk(next_header: u8, payload: &[u8]) -> Upper {
 
 /// The operations that differ between the address families.
 pub trait PacketFamily: Family + Debug {
-    /// Reads the source, the destination and the length in bytes of an IP packet of this family; `None` if
-    /// its header is not valid.
+    /// Reads the source, the destination and the length in bytes of an IP packet of this family, and does not
+    /// check its header; `None` if there is no whole one.
     fn addresses(packet: &[u8]) -> Option<(Self, Self, u16)>;
 
     /// Reads the fields of an IP packet of this family; `None` if its header is not valid.
@@ -225,8 +225,7 @@ pub trait PacketFamily: Family + Debug {
 impl PacketFamily for u32 {
     #[inline(always)]
     fn addresses(packet: &[u8]) -> Option<(Self, Self, u16)> {
-        let packet = ipv4::View::parse(packet).ok()?;
-        Some((packet.src(), packet.dst(), packet.total_len()))
+        ipv4::addresses(packet)
     }
 
     #[inline(always)]
@@ -257,9 +256,8 @@ impl PacketFamily for u32 {
 impl PacketFamily for u128 {
     #[inline(always)]
     fn addresses(packet: &[u8]) -> Option<(Self, Self, u16)> {
-        let packet = ipv6::View::parse(packet).ok()?;
-        let length = packet.payload_len().saturating_add(ipv6::LEN as u16);
-        Some((packet.src(), packet.dst(), length))
+        let (source, destination, payload) = ipv6::addresses(packet)?;
+        Some((source, destination, payload.saturating_add(ipv6::LEN as u16)))
     }
 
     #[inline(always)]

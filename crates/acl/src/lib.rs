@@ -35,6 +35,7 @@ mod described;
 mod dimension;
 mod field;
 mod fields;
+mod filter;
 mod installed;
 mod list;
 mod matcher;

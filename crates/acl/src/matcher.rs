@@ -1,17 +1,19 @@
 //! The matcher: a batch of packets of one family, and the rows and candidates of each.
 //!
 //! ```text
+//!   packet ─► address filter ─► unmatched: no rule can match it by its addresses
+//!                    │
 //!   source, destination, length  │ packet 0 │ packet 1 │ …
 //!   rows                         │ packet 0 │ packet 1 │ …      of the first dimension, then of the next
 //!   candidates                   │ packet 0 │ packet 1 │ …      of the first summary, then of the next
 //!   fields                       │ packet 0 │          │ …      if a rule may match it by its addresses
 //! ```
 //!
-//! Each step is a loop over the whole batch, so that the loads of many packets overlap. Addresses come first:
-//! the tables of sources and of destinations, and the words of rules that they leave. Most packets have none
-//! left in lists whose rules have addresses, and their other fields are not even read. The others are looked up
-//! in one array after the other. Few words are left to read for each packet. All memory is allocated with the
-//! matcher.
+//! In lists whose rules have addresses most packets end at the filter (`filter.rs`). For the others each step is
+//! a loop over the whole batch, so that the loads of many packets overlap. Addresses come first: the tables of
+//! sources and of destinations, and the words of rules that they leave. Where none is left, the other fields are
+//! not even read. The others are looked up in one array after the other. Few words are left to read for each
+//! packet. All memory is allocated with the matcher.
 
 use fib::Hop;
 
@@ -25,12 +27,25 @@ const DIMENSIONS: usize = 2 + Field::ALL.len();
 /// a new one.
 const MOST_PARTS: usize = (MOST_RULES / 64 + (1 << DIMENSIONS)) / 64;
 
+/// A packet before the filter.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pushed<A> {
+    source: A,
+    destination: A,
+    length: u16,
+    number: u16,
+}
+
 /// The packets of a batch.
 #[derive(Debug)]
 pub struct Matcher<A> {
+    pushed: Box<[Pushed<A>]>,
+    count: usize,
+    // Of each packet behind the filter.
     sources: Vec<A>,
     destinations: Vec<A>,
     lengths: Vec<u16>,
+    numbers: Vec<u16>,
     room: usize,
     rows: Vec<Hop>,
     candidates: Vec<u64>,
@@ -46,9 +61,12 @@ impl<A: PacketFamily> Matcher<A> {
     pub fn new(room: usize) -> Self {
         let room = room.min(1 << 16);
         Self {
+            pushed: vec![Pushed::default(); room].into(),
+            count: 0,
             sources: Vec::with_capacity(room),
             destinations: Vec::with_capacity(room),
             lengths: Vec::with_capacity(room),
+            numbers: Vec::with_capacity(room),
             room,
             rows: vec![Hop::NONE; room * DIMENSIONS],
             candidates: vec![0; room * MOST_PARTS],
@@ -57,41 +75,62 @@ impl<A: PacketFamily> Matcher<A> {
         }
     }
 
-    /// Returns the number of packets.
-    pub fn len(&self) -> usize {
-        self.lengths.len()
-    }
-
-    /// Returns whether there is no packet.
-    pub fn is_empty(&self) -> bool {
-        self.lengths.is_empty()
-    }
-
     /// Begins a batch.
     #[inline]
     pub fn clear(&mut self) {
-        self.sources.clear();
-        self.destinations.clear();
-        self.lengths.clear();
+        self.count = 0;
     }
 
-    /// Adds an IP packet; returns `false` without adding it if the batch is full, or the packet's header
-    /// is not valid.
-    #[inline]
-    pub fn push(&mut self, packet: &[u8]) -> bool {
-        if self.lengths.len() == self.room {
-            return false;
-        }
+    /// Adds an IP packet, whose header must be valid, with a number for the caller. Returns `false` without adding
+    /// it if the batch is full, or if there is no whole header.
+    #[inline(always)]
+    pub fn push(&mut self, number: u16, packet: &[u8]) -> bool {
         let Some((source, destination, length)) = A::addresses(packet) else { return false };
-        self.sources.push(source);
-        self.destinations.push(destination);
-        self.lengths.push(length);
+        let Some(slot) = self.pushed.get_mut(self.count) else { return false };
+        *slot = Pushed { source, destination, length, number };
+        self.count += 1;
         true
     }
 
-    /// Finds the words of rules that may match each packet; `packet` returns the bytes of a packet by its index.
+    /// Leaves in the batch the packets that a rule may match by their addresses. Passes the numbers of the others
+    /// to `unmatched`; returns how many they are, and their bytes.
     #[inline]
-    pub fn classify<'p>(&mut self, classifier: &Classifier<A>, packet: impl Fn(usize) -> &'p [u8]) {
+    pub fn filter(
+        &mut self,
+        classifier: &Classifier<A>,
+        mut unmatched: impl FnMut(u16),
+    ) -> (usize, u64) {
+        let Self { pushed, sources, destinations, lengths, numbers, .. } = self;
+        sources.clear();
+        destinations.clear();
+        lengths.clear();
+        numbers.clear();
+        let pushed = pushed.get(..self.count).unwrap_or_default();
+        let (mut bytes, has_rules) = (0, !classifier.is_empty());
+        for &Pushed { source, destination, length, number } in pushed {
+            if has_rules && classifier.may_match(source, destination) {
+                sources.push(source);
+                destinations.push(destination);
+                lengths.push(length);
+                numbers.push(number);
+            } else {
+                bytes += u64::from(length);
+                unmatched(number);
+            }
+        }
+        (pushed.len() - numbers.len(), bytes)
+    }
+
+    /// Returns the numbers of the packets in the batch, once it has been filtered.
+    #[inline]
+    pub fn numbers(&self) -> &[u16] {
+        &self.numbers
+    }
+
+    /// Finds the words of rules that may match each packet of a filtered batch; `packet` returns the bytes of a
+    /// packet by its number.
+    #[inline]
+    pub fn classify<'p>(&mut self, classifier: &Classifier<A>, packet: impl Fn(u16) -> &'p [u8]) {
         let count = self.lengths.len();
         let by_part = self.candidates.chunks_exact_mut(self.room);
         for (part, words) in (0..classifier.parts()).zip(by_part) {
@@ -144,13 +183,14 @@ impl<A: PacketFamily> Matcher<A> {
         &mut self,
         classifier: &Classifier<A>,
         first: usize,
-        packet: impl Fn(usize) -> &'p [u8],
+        packet: impl Fn(u16) -> &'p [u8],
     ) {
-        let Self { room, rows, candidates, remaining, fields, .. } = self;
+        let Self { numbers, room, rows, candidates, remaining, fields, .. } = self;
         let room = *room;
         for &at in &*remaining {
             let at = usize::from(at);
-            if let (Some(slot), Some(read)) = (fields.get_mut(at), A::fields(packet(at))) {
+            let read = numbers.get(at).and_then(|&number| A::fields(packet(number)));
+            if let (Some(slot), Some(read)) = (fields.get_mut(at), read) {
                 *slot = read;
             }
         }
@@ -207,15 +247,10 @@ impl<A: PacketFamily> Matcher<A> {
         }
     }
 
-    /// Returns the lengths of the packets in bytes.
+    /// Returns the number of packet `at`, and its length in bytes.
     #[inline]
-    pub fn lengths(&self) -> &[u16] {
-        &self.lengths
-    }
-
-    /// Returns the length of packet `at` in bytes.
-    #[inline]
-    pub fn length(&self, at: usize) -> u16 {
-        self.lengths.get(at).copied().unwrap_or(0)
+    pub fn packet(&self, at: usize) -> (u16, u16) {
+        let get = |values: &[u16]| values.get(at).copied().unwrap_or(0);
+        (get(&self.numbers), get(&self.lengths))
     }
 }

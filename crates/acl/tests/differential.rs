@@ -1,6 +1,6 @@
 //! The classifier against its slow twin: random lists, random packets, damaged ones too.
 
-use acl::{AccessList, Addresses, Fields, Matcher, PacketFamily, Rule};
+use acl::{AccessList, Addresses, Matcher, PacketFamily, Rule};
 use fastrand::Rng;
 use fingerpost_acl as acl;
 
@@ -99,7 +99,8 @@ fn rule(rng: &mut Rng) -> String {
     text
 }
 
-fn list(rng: &mut Rng, rules: usize) -> AccessList {
+/// Makes a list of random rules; `accepts` chooses among them.
+fn list(rng: &mut Rng, rules: usize, accepts: fn(&Rule) -> bool) -> AccessList {
     let mut parsed = Vec::new();
     let mut named = Addresses::default();
     named.add("10.1.0.0/16").unwrap();
@@ -109,7 +110,7 @@ fn list(rng: &mut Rng, rules: usize) -> AccessList {
         if let Ok(rule) = Rule::parse(&text, &|_| Some(&named)) {
             let same = Rule::parse(&rule.to_string(), &|_| Some(&named)).unwrap();
             assert_eq!(rule, same, "{text}");
-            parsed.push(rule);
+            parsed.extend(Some(rule).filter(accepts));
         }
     }
     AccessList::build("random", rng.bool(), parsed).unwrap()
@@ -194,34 +195,51 @@ fn quickly<A: PacketFamily>(
     found
 }
 
+/// Matches of rules, and packets that the address filter let no rule see.
+#[derive(Default)]
+struct Compared {
+    matched: usize,
+    filtered: usize,
+}
+
 fn compare<A: PacketFamily>(
     rng: &mut Rng,
     list: &AccessList,
     classifier: &acl::Classifier<A>,
     batches: usize,
-) -> usize {
+) -> Compared {
     let mut matcher = Matcher::<A>::new(256);
-    let mut matched = 0;
+    let mut compared = Compared::default();
     for _ in 0..batches {
         matcher.clear();
         let packets: Vec<_> = (0..rng.usize(1..=256)).map(|_| packet(rng, A::BITS > 32)).collect();
-        let fields: Vec<Fields<A>> = packets
-            .iter()
-            .map(|packet| {
-                assert!(matcher.push(packet), "{packet:02x?}");
-                A::fields(packet).unwrap()
-            })
-            .collect();
-        matcher.classify(classifier, |at| &packets[at]);
-        for (at, fields) in fields.iter().enumerate() {
+        let fields: Vec<_> = packets.iter().map(|packet| A::fields(packet).unwrap()).collect();
+        for (number, packet) in (0..).zip(&packets) {
+            assert!(matcher.push(number, packet), "{packet:02x?}");
+        }
+        let mut filtered = Vec::new();
+        let (count, bytes) = matcher.filter(classifier, |number| filtered.push(number));
+        assert_eq!(count, filtered.len());
+        let lengths = filtered.iter().map(|&number| u64::from(fields[usize::from(number)].length));
+        assert_eq!(bytes, lengths.sum::<u64>());
+        assert_eq!(matcher.numbers().len() + filtered.len(), packets.len());
+        for number in filtered {
+            let fields = &fields[usize::from(number)];
+            assert_eq!(list.matches(fields).next(), None, "{fields:?}");
+            compared.filtered += 1;
+        }
+        matcher.classify(classifier, |number| &packets[usize::from(number)]);
+        for at in 0..matcher.numbers().len() {
+            let (number, length) = matcher.packet(at);
+            let (packet, fields) = (&packets[usize::from(number)], &fields[usize::from(number)]);
             let slowly: Vec<_> = list.matches(fields).collect();
             let quickly = quickly(list, classifier, &mut matcher, at);
-            assert_eq!(quickly, slowly, "{fields:?} of {:02x?}", packets[at]);
-            assert_eq!(matcher.length(at), fields.length);
-            matched += slowly.len();
+            assert_eq!(quickly, slowly, "{fields:?} of {packet:02x?}");
+            assert_eq!(length, fields.length);
+            compared.matched += slowly.len();
         }
     }
-    matched
+    compared
 }
 
 #[test]
@@ -230,17 +248,38 @@ fn classifier_gives_the_rules_of_a_linear_search_in_their_order() {
     for seed in 0..rounds {
         let mut rng = Rng::with_seed(seed);
         let rules = [0, 1, 3, 10, 64, 65, 300, 1000][seed as usize % 8];
-        let list = list(&mut rng, rules);
-        let matched =
-            compare(&mut rng, &list, list.v4(), 4) + compare(&mut rng, &list, list.v6(), 4);
+        let list = list(&mut rng, rules, |_| true);
+        let v4 = compare(&mut rng, &list, list.v4(), 4);
+        let v6 = compare(&mut rng, &list, list.v6(), 4);
+        let matched = v4.matched + v6.matched;
         assert!(matched > 0 || rules < 3, "seed {seed}: no packet matched {rules} rules");
     }
+}
+
+/// Lists whose rules all have addresses have an address filter.
+#[test]
+fn filtered_packets_match_no_rule() {
+    let is_addressed = |rule: &Rule| rule.from.is_some() || rule.to.is_some();
+    let (mut matched, mut filtered) = (0, 0);
+    let rounds = if cfg!(debug_assertions) { 20 } else { 200 };
+    for seed in 0..rounds {
+        let mut rng = Rng::with_seed(seed);
+        let rules = [1, 2, 3, 5, 10, 65][seed as usize % 6];
+        let list = list(&mut rng, rules, is_addressed);
+        for each in [compare(&mut rng, &list, list.v4(), 4), compare(&mut rng, &list, list.v6(), 4)]
+        {
+            matched += each.matched;
+            filtered += each.filtered;
+        }
+    }
+    assert!(matched > 1000 && filtered > 1000, "{matched} matches, {filtered} filtered");
 }
 
 #[test]
 fn classifier_of_ten_thousand_rules_gives_those_of_a_linear_search() {
     let mut rng = Rng::with_seed(7);
-    let list = list(&mut rng, 10_000);
-    let matched = compare(&mut rng, &list, list.v4(), 1) + compare(&mut rng, &list, list.v6(), 1);
-    assert!(matched > 100, "{matched}");
+    let list = list(&mut rng, 10_000, |_| true);
+    let v4 = compare(&mut rng, &list, list.v4(), 1);
+    let v6 = compare(&mut rng, &list, list.v6(), 1);
+    assert!(v4.matched + v6.matched > 100);
 }

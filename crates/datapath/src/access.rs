@@ -27,7 +27,7 @@ use fib::Reader;
 use port::{Arena, Frame};
 use wire::{ethernet, ipv4, ipv6};
 
-use super::batch::{Kind, SIZE};
+use super::batch::{AHEAD, Kind, SIZE};
 use super::ingress::FrameIngress;
 use super::punt::may_fragment;
 use super::refusals::Refusals;
@@ -144,12 +144,29 @@ impl AccessBatch<'_> {
         self.arrivals.get(at).copied().unwrap_or(FrameIngress::untagged(self.number))
     }
 
-    /// Returns a frame without the tags of the VLAN device that it arrived on.
+    /// Returns the bytes of the tags of the VLAN device that a frame arrived on.
+    #[inline(always)]
+    fn tags(&self, at: usize) -> usize {
+        self.arrivals.get(at).map_or(0, |ingress| usize::from(ingress.tags))
+    }
+
+    /// Returns a frame without its tags.
     #[inline]
     fn untagged(&self, at: usize) -> &[u8] {
-        let tags = usize::from(self.ingress(at).tags);
         let frame = self.frames.get(at).map(|frame| self.arena.bytes(frame));
-        frame.and_then(|frame| frame.get(tags..)).unwrap_or_default()
+        frame.and_then(|frame| frame.get(self.tags(at)..)).unwrap_or_default()
+    }
+
+    /// Returns the IP packet of a frame.
+    #[inline(always)]
+    fn packet_of(&self, at: usize, frame: &Frame) -> &[u8] {
+        self.arena.bytes(frame).get(self.tags(at) + ethernet::LEN..).unwrap_or_default()
+    }
+
+    /// Returns the IP packet of the frame at this index.
+    #[inline]
+    fn packet(&self, at: usize) -> &[u8] {
+        self.frames.get(at).map(|frame| self.packet_of(at, frame)).unwrap_or_default()
     }
 }
 
@@ -160,8 +177,8 @@ pub(super) struct AccessStage {
     worker: usize,
     /// The list of each frame.
     list_of: [u16; SIZE],
-    v4: Examined<u32>,
-    v6: Examined<u128>,
+    v4: Matcher<u32>,
+    v6: Matcher<u128>,
     /// The time from which policers count.
     origin: Instant,
 }
@@ -169,7 +186,7 @@ pub(super) struct AccessStage {
 impl AccessStage {
     /// Allocates the memory of the worker with this number.
     pub(super) fn new(lists: Reader<AccessLists>, worker: usize) -> Self {
-        let (v4, v6) = (Examined::new(), Examined::new());
+        let (v4, v6) = (Matcher::new(SIZE), Matcher::new(SIZE));
         Self { lists, worker, list_of: [NONE; SIZE], v4, v6, origin: Instant::now() }
     }
 
@@ -278,8 +295,8 @@ fn is_too_big(frame: &[u8], adjacency: &Adjacency) -> bool {
 struct Examination<'w> {
     lists: &'w AccessLists,
     worker: usize,
-    v4: &'w mut Examined<u32>,
-    v6: &'w mut Examined<u128>,
+    v4: &'w mut Matcher<u32>,
+    v6: &'w mut Matcher<u128>,
     origin: Instant,
     /// The time of policers, which read the clock at most once a batch.
     time: Option<u64>,
@@ -308,143 +325,116 @@ impl Examination<'_> {
         let mut now = || *time.get_or_insert_with(|| origin.elapsed().as_nanos() as u64);
         v4.clear();
         v6.clear();
-        for (at, (kind, _)) in batch.batch.outcomes().enumerate() {
+        let kinds = batch.batch.kinds().iter().zip(batch.frames);
+        for (at, (&kind, frame)) in kinds.enumerate() {
+            if let Some(next) = batch.frames.get(at + AHEAD) {
+                batch.arena.prefetch(next);
+            }
             if !is_examined(batch, at, kind) {
                 continue;
             }
-            let packet = batch.untagged(at).get(ethernet::LEN..).unwrap_or_default();
+            let (packet, number) = (batch.packet_of(at, frame), at as u16);
             let is_v6 = match kind {
                 Kind::V4 => false,
                 Kind::V6 => true,
                 _ => packet.first().is_some_and(|first| first >> 4 == 6),
             };
             if is_v6 {
-                v6.push(at, packet);
+                v6.push(number, packet)
             } else {
-                v4.push(at, packet);
-            }
+                v4.push(number, packet)
+            };
         }
-        v4.examine(list.v4(), applied, worker, batch, &mut now);
-        v6.examine(list.v6(), applied, worker, batch, &mut now);
+        apply(v4, list.v4(), applied, worker, batch, &mut now);
+        apply(v6, list.v6(), applied, worker, batch, &mut now);
     }
 }
 
-/// The packets of one family that a list examines.
-struct Examined<A> {
-    matcher: Matcher<A>,
-    /// The index of each packet's frame.
-    frames: Vec<u16>,
-}
-
-impl<A: PacketFamily> Examined<A> {
-    fn new() -> Self {
-        Self { matcher: Matcher::new(SIZE), frames: Vec::with_capacity(SIZE) }
-    }
-
-    fn clear(&mut self) {
-        self.matcher.clear();
-        self.frames.clear();
-    }
-
-    #[inline]
-    fn push(&mut self, at: usize, packet: &[u8]) {
-        if self.matcher.push(packet) {
-            self.frames.push(at as u16);
+/// Applies the rules of a list to the packets of one family.
+fn apply<A: PacketFamily>(
+    matcher: &mut Matcher<A>,
+    classifier: &Classifier<A>,
+    applied: &AppliedList,
+    worker: usize,
+    batch: &mut AccessBatch<'_>,
+    now: &mut impl FnMut() -> u64,
+) {
+    let AppliedList { list, mirrors } = applied;
+    let Some(counters) = list.counters(worker) else { return };
+    let rules = list.list().rules();
+    let permits = list.list().permits;
+    let deny = |number: u16| {
+        if !permits {
+            batch.refusals.refuse(number.into(), Verdict::AclDenied);
         }
+    };
+    let (unmatched, bytes) = matcher.filter(classifier, deny);
+    let (mut unmatched, mut unmatched_bytes) = (unmatched as u64, bytes);
+    if !matcher.numbers().is_empty() {
+        matcher.classify(classifier, |number| batch.packet(number.into()));
     }
-
-    /// Applies the rules of a list to the packets.
-    fn examine(
-        &mut self,
-        classifier: &Classifier<A>,
-        applied: &AppliedList,
-        worker: usize,
-        batch: &mut AccessBatch<'_>,
-        now: &mut impl FnMut() -> u64,
-    ) {
-        let AppliedList { list, mirrors } = applied;
-        if self.matcher.is_empty() {
-            return;
-        }
-        let Some(counters) = list.counters(worker) else { return };
-        if classifier.is_empty() {
-            // No rule is about this family: the end of the list decides.
-            let bytes = self.matcher.lengths().iter().map(|length| u64::from(*length)).sum();
-            counters.count_batch(list.list().rules().len(), self.matcher.len() as u64, bytes);
-            let denied = self.frames.iter().filter(|_| !list.list().permits);
-            denied.for_each(|at| batch.refusals.refuse((*at).into(), Verdict::AclDenied));
-            return;
-        }
-        let packet = |at: usize| {
-            let frame = self.frames.get(at).copied().unwrap_or(NONE);
-            batch.untagged(frame.into()).get(ethernet::LEN..).unwrap_or_default()
-        };
-        self.matcher.classify(classifier, packet);
-        let rules = list.list().rules();
-        // Most packets end here in many lists.
-        let (mut unmatched, mut unmatched_bytes) = (0, 0);
-        for (packet, &frame) in self.frames.iter().enumerate() {
-            let (at, length) = (usize::from(frame), self.matcher.length(packet));
-            let mut from = 0;
-            loop {
-                let Some(number) = self.matcher.first(classifier, packet, from) else {
-                    unmatched += 1;
-                    unmatched_bytes += u64::from(length);
-                    if !list.list().permits {
-                        batch.refusals.refuse(at, Verdict::AclDenied);
-                    }
+    for packet in 0..matcher.numbers().len() {
+        let (number, length) = matcher.packet(packet);
+        let at = usize::from(number);
+        let mut from = 0;
+        loop {
+            let Some(rule) = matcher.first(classifier, packet, from) else {
+                unmatched += 1;
+                unmatched_bytes += u64::from(length);
+                if !permits {
+                    batch.refusals.refuse(at, Verdict::AclDenied);
+                }
+                break;
+            };
+            let index = rule as usize;
+            let count = counters.count(index, length);
+            let Some(rule) = rules.get(index) else { break };
+            match &rule.action {
+                Action::Permit | Action::Count => {}
+                Action::Deny => {
+                    batch.refusals.refuse(at, Verdict::AclDenied);
                     break;
-                };
-                let index = number as usize;
-                let count = counters.count(index, length);
-                let Some(rule) = rules.get(index) else { break };
-                match &rule.action {
-                    Action::Permit | Action::Count => {}
-                    Action::Deny => {
-                        batch.refusals.refuse(at, Verdict::AclDenied);
+                }
+                Action::Police(_) => {
+                    let policer = list.policer(index);
+                    if policer.is_some_and(|policer| !policer.admit(now(), length)) {
+                        counters.count_exceeded(index);
+                        batch.refusals.refuse(at, Verdict::AclPoliced);
                         break;
                     }
-                    Action::Police(_) => {
-                        let policer = list.policer(index);
-                        if policer.is_some_and(|policer| !policer.admit(now(), length)) {
-                            counters.count_exceeded(index);
-                            batch.refusals.refuse(at, Verdict::AclPoliced);
-                            break;
-                        }
-                    }
-                    Action::Mirror { one_in, .. } => {
-                        let port = mirrors.get(index).copied().unwrap_or(NONE);
-                        if port != NONE && is_sampled(count, *one_in) {
-                            batch.mirror(at, port);
-                        }
+                }
+                Action::Mirror { one_in, .. } => {
+                    let port = mirrors.get(index).copied().unwrap_or(NONE);
+                    if port != NONE && is_sampled(count, *one_in) {
+                        batch.mirror(at, port);
                     }
                 }
-                let is_last = rule.action.is_terminal();
-                if let Some(dscp) = rule.set_dscp {
-                    batch.set_dscp(at, dscp);
-                    if !is_last {
-                        self.matcher.set_dscp(classifier, packet, dscp);
-                    }
-                }
-                if is_last {
-                    break;
-                }
-                from = number + 1;
             }
+            let is_last = rule.action.is_terminal();
+            if let Some(dscp) = rule.set_dscp {
+                batch.set_dscp(at, dscp);
+                if !is_last {
+                    matcher.set_dscp(classifier, packet, dscp);
+                }
+            }
+            if is_last {
+                break;
+            }
+            from = index as u32 + 1;
         }
-        counters.count_batch(rules.len(), unmatched, unmatched_bytes);
-        // The staged frames are copies only, and leave room for the batch.
-        let has_mirrors = !mirrors.is_empty();
-        for lane in batch.lanes.iter_mut().filter(|lane| has_mirrors && !lane.staged.is_empty()) {
-            lane.send(batch.arena, batch.stats);
-        }
+    }
+    counters.count_batch(rules.len(), unmatched, unmatched_bytes);
+    // The staged frames are copies only, and leave room for the batch.
+    let has_mirrors = !mirrors.is_empty();
+    for lane in batch.lanes.iter_mut().filter(|lane| has_mirrors && !lane.staged.is_empty()) {
+        lane.send(batch.arena, batch.stats);
     }
 }
 
 impl AccessBatch<'_> {
     /// Sets the differentiated services code point of a frame's packet.
     fn set_dscp(&mut self, at: usize, dscp: u8) {
-        let tags = usize::from(self.ingress(at).tags);
+        let tags = self.tags(at);
         let Some(frame) = self.frames.get(at) else { return };
         let bytes = self.arena.bytes_mut(frame);
         let packet = bytes.get_mut(tags + ethernet::LEN..).unwrap_or_default();

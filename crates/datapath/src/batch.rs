@@ -285,6 +285,12 @@ impl Batch {
         })
     }
 
+    /// Returns the frames' kinds in order.
+    #[inline(always)]
+    pub(super) fn kinds(&self) -> &[Kind] {
+        self.kinds.get(..self.count).unwrap_or_default()
+    }
+
     /// Iterates over the frames' kinds in order, with the hop of those that have one.
     #[inline(always)]
     pub fn outcomes(&self) -> impl Iterator<Item = (Kind, Hop)> {

@@ -38,6 +38,14 @@ pub const DONT_FRAGMENT: u8 = 0b010;
 /// Flag: more fragments follow.
 pub const MORE_FRAGMENTS: u8 = 0b001;
 
+/// Reads the source, the destination and the total length of a packet's header, and checks nothing: for packets
+/// that parse has accepted. `None` if there are fewer than 20 bytes.
+#[inline(always)]
+pub fn addresses(packet: &[u8]) -> Option<(u32, u32, u16)> {
+    let header = packet.first_chunk::<LEN>()?;
+    Some((u32_at(header, 12), u32_at(header, 16), u16_at(header, 2)))
+}
+
 /// A view over a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct View<T> {

@@ -47,6 +47,14 @@ pub const NO_NEXT: u8 = 59;
 /// Next header: destination options.
 pub const DESTINATION: u8 = 60;
 
+/// Reads the source, the destination and the payload length of a packet's header, and checks nothing: for packets
+/// that parse has accepted. `None` if there are fewer than 40 bytes.
+#[inline(always)]
+pub fn addresses(packet: &[u8]) -> Option<(u128, u128, u16)> {
+    let header = packet.first_chunk::<LEN>()?;
+    Some((u128_at(header, 8), u128_at(header, 24), u16_at(header, 4)))
+}
+
 /// A view over a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct View<T> {
