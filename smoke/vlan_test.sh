@@ -167,17 +167,29 @@ within source ip route replace 11.0.0.0/8 via 10.1.30.1 dev s0.30
 forwards s0.30 11.0.0.1
 
 echo "a queue with a rate of a device, and of one that does not exist"
-queue() { printf '[[egress_queue]]\ninterface = "%s"\nover = ["r1"]\nbandwidth = "%s"\n' "$1" "$2"; }
-configure "$(queue r1.300 200kbit)
-$(queue r1.999 1mbit)" "$interfaces"
-"$program" reload --socket "$work/sock" || fail "the reload fails"
-# 334 kbit in 0.8 s.
-within source ping -c 40 -i 0.02 -s 1000 -W 5 -I s0.30 11.0.0.1 >"$work/ping.log" || fail "$(cat "$work/ping.log")"
-slowest=$(sed -n 's|^rtt .* = [^/]*/[^/]*/\([0-9]*\).*|\1|p' "$work/ping.log")
-read -r packets dropped <<<"$(show -j egress-queues | json 'c = d[0]["classes"][2]; print(c["packets"], c["dropped_delay"])')"
-echo "   $packets packets sent, $dropped dropped, the slowest answered after $slowest ms"
-[ $((packets + dropped)) -ge 40 ] && [ "$slowest" -gt 200 ] || fail "$(cat "$work/ping.log") $(show egress-queues)"
+queue() { # DEVICE OVER BANDWIDTH [LINE]
+    printf '[[egress_queue]]\ninterface = "%s"\nover = ["%s"]\nbandwidth = "%s"\n%s\n' "$1" "$2" "$3" "${4:-}"
+}
+# `limits DEVICE QUEUES`: with these queues pings take as long as 200 kbit/s allow, and wait in that of DEVICE.
+limits() {
+    local slowest packets dropped of='[c for q in d if q["interface"] == "'"$1"'" for c in q["classes"]][2]'
+    configure "$2" "$interfaces"
+    "$program" reload --socket "$work/sock" || fail "the reload fails"
+    # 334 kbit in 0.8 s.
+    within source ping -c 40 -i 0.02 -s 1000 -W 5 -I s0.30 11.0.0.1 >"$work/ping.log" || fail "$(cat "$work/ping.log")"
+    slowest=$(sed -n 's|^rtt .* = [^/]*/[^/]*/\([0-9]*\).*|\1|p' "$work/ping.log")
+    read -r packets dropped <<<"$(show -j egress-queues | json "c = $of; print(c['packets'], c['dropped_delay'])")"
+    echo "   $1: $packets packets sent, $dropped dropped, the slowest answered after $slowest ms"
+    [ $((packets + dropped)) -ge 40 ] && [ "$slowest" -gt 200 ] || fail "$(cat "$work/ping.log") $(show egress-queues)"
+}
+limits r1.300 "$(queue r1.300 r1 200kbit)
+$(queue r1.999 r1 1mbit)"
 show egress-queues | grep -q "r1.999 over r1 (no port): bandwidth 1mbit" || fail "$(show egress-queues)"
+echo "a device whose packets wait in the queue of the one below it, and one within the rate of that"
+limits customer "$(queue customer r0 200kbit)"
+limits inner "$(queue customer r0 200kbit)
+$(queue inner r0 1mbit 'within = "customer"')"
+show egress-queues | grep -q "inner over r0 within customer: bandwidth 1mbit" || fail "$(show egress-queues)"
 
 echo "devices in a VRF that is made at run time: its table is followed"
 within router ip link add blue type vrf table 77

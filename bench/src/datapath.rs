@@ -263,6 +263,7 @@ fn queue() -> PortQueue {
         parameters: EgressQueueParameters::default(),
         pacer: Some(Arc::new(SharedPacer::new(1_000_000_000_000, 24, 1))),
         worker: 0,
+        within: None,
         requests_to: Arc::default(),
         counters: Arc::default(),
     };

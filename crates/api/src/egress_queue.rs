@@ -10,6 +10,9 @@ pub struct EgressQueue {
     /// The interfaces that its frames leave by, if it is a device over them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<String>,
+    /// The device whose bandwidth it shares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
     /// Whether the router forwards its packets; otherwise the queue has no effect.
     pub is_port: bool,
     /// The bits a second of its link; none: as fast as the port takes packets.

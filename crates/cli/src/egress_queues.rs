@@ -10,6 +10,9 @@ pub(crate) fn write(out: &mut impl Write, queue: &EgressQueue) -> io::Result<()>
     if !queue.over.is_empty() {
         write!(out, " over {}", queue.over.join(", "))?;
     }
+    if let Some(within) = &queue.within {
+        write!(out, " within {within}")?;
+    }
     if !queue.is_port {
         write!(out, " (no port)")?;
     }

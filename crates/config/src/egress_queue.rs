@@ -17,6 +17,11 @@
 //! interface = "eth0.100"      # a VLAN device or a bond, which may not exist yet
 //! over = ["eth0"]             # the [[interface]]s that its frames leave by
 //! bandwidth = "30mbit"        # within that of eth0
+//!
+//! [[egress_queue]]
+//! interface = "bond0.100"
+//! over = ["eth1", "eth2"]
+//! within = "bond0"            # the device over the same interfaces whose bandwidth it shares
 //! ```
 
 use std::sync::Arc;
@@ -43,6 +48,8 @@ pub struct EgressQueueConfig {
     pub interface: String,
     /// The interfaces that its frames leave by, if it is a device over them; none: it is one itself.
     pub over: Vec<String>,
+    /// The device with a queue whose bandwidth limits this one's packets, too: the bond, of a VLAN device over one.
+    pub within: Option<String>,
     /// The bits a second of its link; `None`: as fast as the port takes packets.
     pub bandwidth: Option<u64>,
     /// The bytes on the link for each frame, in addition to its own.
@@ -60,6 +67,7 @@ pub(super) struct EgressQueueSection {
     interface: Spanned<String>,
     #[serde(default)]
     over: Vec<Spanned<String>>,
+    within: Option<Spanned<String>>,
     bandwidth: Option<Spanned<String>>,
     overhead: Option<Spanned<u32>>,
     limit: Option<Spanned<u32>>,
@@ -78,6 +86,14 @@ pub(super) fn check(
     interfaces: &[Interface],
 ) -> Vec<EgressQueueConfig> {
     let mut queues: Vec<EgressQueueConfig> = Vec::new();
+    let mut around = Vec::new();
+    let rates: Vec<(String, u64)> = sections
+        .iter()
+        .filter_map(|section| {
+            let rate = c.bandwidth(section.bandwidth.as_ref()?, "egress_queue.bandwidth");
+            Some((section.interface.get_ref().clone(), rate))
+        })
+        .collect();
     for section in sections {
         let name = section.interface.get_ref();
         c.interface_name(&section.interface, "egress_queue.interface");
@@ -119,17 +135,52 @@ pub(super) fn check(
             c.problem(&section.interface, "egress_queue", format!("more than {MOST_QUEUES}"));
             break;
         }
-        queues.push(queue(c, section));
+        around.extend(section.within.clone().map(|within| (queues.len(), within)));
+        queues.push(queue(c, section, &rates));
+    }
+    for (at, within) in around {
+        if let Some(what) = queues.get(at).and_then(|queue| cannot_be_within(queue, &queues)) {
+            c.problem(&within, "egress_queue.within", what);
+        }
     }
     queues
 }
 
-/// Checks one section.
-fn queue(c: &mut Checker<'_>, section: EgressQueueSection) -> EgressQueueConfig {
+/// Describes why a queue cannot be within the one that it names.
+fn cannot_be_within(queue: &EgressQueueConfig, all: &[EgressQueueConfig]) -> Option<String> {
+    let name = queue.within.as_ref()?;
+    if queue.over.is_empty() {
+        return Some(format!("{:?} is an [[interface]]: its link is its own", queue.interface));
+    }
+    let Some(around) = all.iter().find(|around| around.interface == *name) else {
+        return Some(format!("there is no [[egress_queue]] of {name:?}"));
+    };
+    if around.over.is_empty() {
+        return Some(format!(
+            "{name:?} is an [[interface]]: a device over it is within its bandwidth without this key"
+        ));
+    }
+    if around.within.is_some() {
+        return Some(format!("{name:?} is within another device itself, or is this one"));
+    }
+    if around.bandwidth.is_none() {
+        return Some(format!("{name:?} has no `bandwidth` to share"));
+    }
+    let missing = queue.over.iter().find(|below| !around.over.contains(below))?;
+    Some(format!("{name:?} is not over {missing:?}, as {:?} is", queue.interface))
+}
+
+/// Checks one section, given the bandwidths of all.
+fn queue(
+    c: &mut Checker<'_>,
+    section: EgressQueueSection,
+    rates: &[(String, u64)],
+) -> EgressQueueConfig {
     let EgressQueueSection {
         interface,
         over,
-        bandwidth,
+        within,
+        bandwidth: _,
         overhead,
         limit,
         target,
@@ -138,12 +189,17 @@ fn queue(c: &mut Checker<'_>, section: EgressQueueSection) -> EgressQueueConfig 
         requests_to: listed,
         request_share,
     } = section;
-    let bandwidth = bandwidth.map(|text| c.bandwidth(&text, "egress_queue.bandwidth"));
+    let rate_of = |name: &Spanned<String>| {
+        rates.iter().find(|(interface, _)| interface == name.get_ref()).map(|(_, rate)| *rate)
+    };
+    let bandwidth = rate_of(&interface);
+    let limits = [&interface].into_iter().chain(&within).chain(&over);
+    let slowest = limits.filter_map(rate_of).min();
     let overhead = c.number(overhead, "egress_queue.overhead", 0, (0, 256));
     let places = c.number(limit, "egress_queue.limit", 1000, (16, MOST_PLACES));
     let standard = CodelParameters::default();
     // A slow link needs longer than the target for a single frame.
-    let frame = bandwidth.map_or(0, |rate| LONGEST_FRAME * 8 * 1_000_000_000 / rate.max(1));
+    let frame = slowest.map_or(0, |rate| LONGEST_FRAME * 8 * 1_000_000_000 / rate.max(1));
     let least = standard.target.max(frame * 3 / 2);
     let (shortest, longest) = (TimeSpan::microseconds(10), TimeSpan::seconds(10));
     let target = TimeSpan::within(
@@ -183,6 +239,7 @@ fn queue(c: &mut Checker<'_>, section: EgressQueueSection) -> EgressQueueConfig 
     EgressQueueConfig {
         interface: interface.into_inner(),
         over: over.into_iter().map(Spanned::into_inner).collect(),
+        within: within.map(Spanned::into_inner),
         bandwidth,
         overhead,
         parameters: EgressQueueParameters {
@@ -224,6 +281,36 @@ mod tests {
     }
 
     #[test]
+    fn device_may_be_within_another_one() {
+        let of = |interface: &str, rest: &str| {
+            format!("[[egress_queue]]\ninterface = '{interface}'\n{rest}\n")
+        };
+        let bond = of("bond0", "over = ['eth0']\nbandwidth = '30mbit'");
+        let vlan = |rest: &str| of("bond0.100", rest);
+        let parse = |queues: &[&str]| {
+            let interfaces = "interface = [{ name = 'eth0' }, { name = 'eth1' }]\n";
+            Config::parse(&format!("{interfaces}{}", queues.concat()), Path::new("run.toml"))
+        };
+        // The device around it may be named first or last.
+        let good = vlan("over = ['eth0']\nwithin = 'bond0'");
+        let [first, _] = parse(&[&good, &bond]).unwrap().egress_queues.try_into().unwrap();
+        assert_eq!(first.within.as_deref(), Some("bond0"));
+        assert!(parse(&[&bond, &good]).is_ok());
+        for (queues, expected) in [
+            ([&*good, ""], "there is no [[egress_queue]] of \"bond0\""),
+            ([&good, &of("bond0", "over = ['eth0']")], "has no `bandwidth` to share"),
+            ([&vlan("over = ['eth1']\nwithin = 'bond0'"), &bond], "is not over \"eth1\""),
+            ([&vlan("over = ['eth0']\nwithin = 'bond0.100'"), ""], "or is this one"),
+            ([&vlan("over = ['eth0']\nwithin = 'eth0'"), &of("eth0", "")], "without this key"),
+            ([&of("eth0", "within = 'bond0'"), &bond], "its link is its own"),
+        ] {
+            let error = parse(&queues).unwrap_err().to_string();
+            assert!(error.contains("egress_queue.within: "), "{error}");
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
     fn slow_link_has_a_longer_target() {
         let slow = "interface = 'eth0'\nbandwidth = '1mbit'";
         let [queue] = parse(slow).unwrap().try_into().unwrap();
@@ -231,6 +318,16 @@ mod tests {
         // 1514 bytes take 12.112 ms.
         assert_eq!(queue.parameters.codel.target, 18_168_000);
         assert_eq!(queue.parameters.codel.interval, 100_000_000);
+    }
+
+    /// Packets of a fast device wait as long as the slow one around it takes.
+    #[test]
+    fn device_within_a_slow_one_has_its_target() {
+        let slow = "interface = 'eth0'\nbandwidth = '1mbit'\n[[egress_queue]]\n\
+                    interface = 'eth0.1'\nover = ['eth0']\nbandwidth = '1gbit'";
+        let [_, device] = parse(slow).unwrap().try_into().unwrap();
+        assert_eq!(device.bandwidth, Some(1_000_000_000));
+        assert_eq!(device.parameters.codel.target, 18_168_000);
     }
 
     #[test]

@@ -67,7 +67,10 @@ impl EgressQueues {
             // Numbered as `Plane::set_egress_queues` does.
             let stacked = (1..).zip(&self.0).filter_map(|(number, queue)| {
                 let member = queue.config.over.iter().position(|below| *below == interface.name)?;
-                Some((number, queue.of_worker(worker, member)))
+                Some((
+                    number,
+                    DeviceQueue { within: self.around(queue), ..queue.of_worker(worker, member) },
+                ))
             });
             let stacked: Vec<_> = stacked.collect();
             if own.is_none() && stacked.is_empty() {
@@ -82,6 +85,13 @@ impl EgressQueues {
         PortQueues { by_port: by_port.collect(), clock }
     }
 
+    /// Returns the number of the queue whose rate a queue is within.
+    fn around(&self, queue: &InterfaceQueue) -> Option<u16> {
+        let name = queue.config.within.as_ref()?;
+        let mut numbers = (1..).zip(&self.0);
+        numbers.find_map(|(number, queue)| (queue.config.interface == *name).then_some(number))
+    }
+
     /// Reads the counters of each interface, summed over the workers.
     pub(crate) fn items(&self, ports: &Ports) -> Vec<EgressQueue> {
         self.0.iter().map(|queue| queue.item(ports)).collect()
@@ -94,6 +104,7 @@ fn without_limit() -> DeviceQueue {
         parameters: EgressQueueParameters::default(),
         pacer: None,
         worker: 0,
+        within: None,
         requests_to: Arc::default(),
         counters: Arc::default(),
     }
@@ -107,6 +118,7 @@ impl InterfaceQueue {
             parameters: self.config.parameters,
             pacer: self.pacer.clone(),
             worker: at,
+            within: None,
             requests_to: Arc::clone(&self.config.requests_to),
             counters: self.counters.get(at).cloned().unwrap_or_default(),
         }
@@ -134,6 +146,7 @@ impl InterfaceQueue {
         EgressQueue {
             interface: self.config.interface.clone(),
             over: self.config.over.clone(),
+            within: self.config.within.clone(),
             is_port: ports.all().any(|(_, port)| port.name == self.config.interface),
             bandwidth: self.config.bandwidth,
             host_packets: host.map(|host| host.packets),

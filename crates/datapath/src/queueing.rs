@@ -30,8 +30,8 @@ use acl::Addresses;
 use port::af_xdp::{HostEgress, HostEgressShare, HostTraffic};
 use port::{Arena, Frame, Port};
 use qos::{
-    Departure, EgressQueueParameters, LinkQueues, Offer, PacerShare, QueueCounters, SharedPacer,
-    TrafficClass, frames_of,
+    Departure, EgressQueueParameters, LinkDevice, LinkQueues, Offer, PacerShare, QueueCounters,
+    SharedPacer, TrafficClass, frames_of,
 };
 use wire::{BadHeader, ethernet, ipv4, ipv6, vlan};
 
@@ -66,6 +66,8 @@ pub struct DeviceQueue {
     pub pacer: Option<Arc<SharedPacer>>,
     /// The number of this queue among those that the pacer was made for.
     pub worker: usize,
+    /// The number of the stacked device whose rate limits these packets, too: the bond, of a VLAN device over one.
+    pub within: Option<u16>,
     /// Packets with the DSCP of a request to one of these are requests.
     pub requests_to: Arc<Addresses>,
     /// The counters of this worker's queue.
@@ -140,16 +142,21 @@ impl Queueing {
         let share = |queue: &DeviceQueue| {
             queue.pacer.clone().map(|pacer| PacerShare::new(pacer, queue.worker))
         };
-        // The rate of the port is that of the link.
-        let pacers = setup.stacked.iter().map(|(_, queue)| share(queue));
-        let pacers = std::iter::once(None).chain(pacers);
-        let parameters = setup.devices().map(|device| device.parameters);
-        let queues = LinkQueues::new(share(&setup.own), parameters.zip(pacers));
         let last = setup.stacked.iter().map(|(number, _)| usize::from(*number)).max();
         let mut by_number = vec![0; last.map_or(0, |last| last + 1)];
         for ((number, _), device) in setup.stacked.iter().zip(1..) {
             by_number[usize::from(*number)] = device;
         }
+        let each = setup.devices().enumerate().map(|(at, device)| LinkDevice {
+            parameters: device.parameters,
+            // The rate of the port is that of the link.
+            pacer: if at == 0 { None } else { share(device) },
+            within: device.within.and_then(|number| {
+                let device = by_number.get(usize::from(number)).copied().unwrap_or(0);
+                (device != 0).then_some(device.into())
+            }),
+        });
+        let queues = LinkQueues::new(share(&setup.own), each);
         let devices = setup.devices().cloned().collect();
         let (noted, ready) = (Vec::with_capacity(staged), Vec::with_capacity(SIZE));
         let host = setup.host.clone().map(|counter| HostEgressShare::new(counter, 1));

@@ -34,7 +34,7 @@ pub use counters::{ClassCounts, QueueCounters, QueueCounts};
 pub use egress_queue::{
     Departure, EgressQueue, EgressQueueParameters, MOST_CREDIT, Offer, TrafficClass, frames_of,
 };
-pub use link_queues::LinkQueues;
+pub use link_queues::{LinkDevice, LinkQueues};
 pub use pacer::Pacer;
 pub use pacer_share::{PacerShare, SharedPacer};
 pub use priority_queue::{PRIORITIES, PriorityQueue};

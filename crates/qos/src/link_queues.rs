@@ -4,10 +4,13 @@
 //! ```text
 //!   port       EgressQueue                ─┐
 //!   VLAN 100   EgressQueue ─► its Pacer   ─┼─► the link's Pacer
-//!   VLAN 200   EgressQueue ─► its Pacer   ─┘
+//!   VLAN 200   EgressQueue ─► its Pacer   ─┤
+//!   bond       EgressQueue ─► its Pacer ┬ ─┘
+//!   bond.100   EgressQueue ─► its Pacer ┘
 //! ```
 //!
-//! A packet leaves if the link is free and the rate of its device permits. Packets that go before others in
+//! A packet leaves if the link is free and the rate of its device permits, and that of the device around it: the bond,
+//! of a VLAN device over one. Packets that go before others in
 //! their own queue (control packets and requests within their share) go before those of other devices, too.
 //! Otherwise the device goes next that has had the fewest bytes (start-time fair queueing, Goyal, Vin,
 //! Cheng, SIGCOMM 1996): devices that share a full link have equal parts of it, up to their rates. A device
@@ -20,13 +23,54 @@
 
 use super::{Departure, EgressQueue, EgressQueueParameters, Offer, PacerShare};
 
+/// A device that has a queue.
+#[derive(Debug)]
+pub struct LinkDevice {
+    /// The parameters of the queue.
+    pub parameters: EgressQueueParameters,
+    /// The rate of the device; `None`: no limit of its own.
+    pub pacer: Option<PacerShare>,
+    /// The number of the device whose rate limits this one's packets, too. That device is within no other.
+    pub within: Option<usize>,
+}
+
 /// The queue of a device.
 #[derive(Debug)]
 struct DeviceQueue<T> {
     queue: EgressQueue<T>,
     pacer: Option<PacerShare>,
+    within: Option<usize>,
+    /// Whether a packet waits that its rate permits, or that of a device within it, and whether one of these is
+    /// urgent: as the device was last examined.
+    ready: Option<bool>,
     /// The bytes that it has had, with those that it had no use for.
     served: u64,
+}
+
+impl<T> DeviceQueue<T> {
+    /// Returns whether the packet that leaves next is urgent; `None` if no packet waits.
+    fn packet(&self) -> Option<bool> {
+        (!self.queue.is_empty()).then(|| self.queue.is_urgent())
+    }
+
+    /// Returns whether the rate of the device permits a packet.
+    fn permits(&self, now: u64, is_urgent: bool) -> bool {
+        let permits = |pacer: &PacerShare| pacer.is_free(now) && pacer.is_next(now, is_urgent);
+        self.pacer.as_ref().is_none_or(permits)
+    }
+
+    /// Publishes to the other workers whether packets wait, those of devices within this one included, and
+    /// stores in `ready` whether the rate permits one.
+    fn examine(&mut self, now: u64) {
+        let waiting = [self.packet(), self.ready].into_iter().flatten().reduce(|a, b| a | b);
+        if let Some(pacer) = &mut self.pacer {
+            match waiting {
+                None => pacer.rest(),
+                Some(is_urgent) => pacer.wait(now, is_urgent),
+            }
+        }
+        self.ready = waiting.filter(|is_urgent| self.permits(now, *is_urgent));
+    }
 }
 
 /// The queues of a link.
@@ -46,15 +90,13 @@ pub struct LinkQueues<T> {
 }
 
 impl<T> LinkQueues<T> {
-    /// Makes the empty queues of a link with this pacer; each device has its parameters and its own
-    /// pacer. The first is the port itself.
-    pub fn new(
-        pacer: Option<PacerShare>,
-        devices: impl IntoIterator<Item = (EgressQueueParameters, Option<PacerShare>)>,
-    ) -> Self {
-        let device = |(parameters, pacer)| DeviceQueue {
+    /// Makes the empty queues of a link with this pacer. The first device is the port itself.
+    pub fn new(pacer: Option<PacerShare>, devices: impl IntoIterator<Item = LinkDevice>) -> Self {
+        let device = |LinkDevice { parameters, pacer, within }| DeviceQueue {
             queue: EgressQueue::new(parameters),
             pacer,
+            within,
+            ready: None,
             served: 0,
         };
         let devices = devices.into_iter().map(device).collect();
@@ -113,7 +155,12 @@ impl<T> LinkQueues<T> {
             let Some(departure) = departure else { continue };
             self.served = device.served;
             device.served += u64::from(departure.bytes);
+            let around = device.within;
             for pacer in [&mut self.pacer, &mut device.pacer].into_iter().flatten() {
+                pacer.take(now, departure.bytes);
+            }
+            let around = around.and_then(|around| self.devices.get_mut(around));
+            if let Some(pacer) = around.and_then(|around| around.pacer.as_mut()) {
                 pacer.take(now, departure.bytes);
             }
             return Some((at, departure));
@@ -122,19 +169,28 @@ impl<T> LinkQueues<T> {
 
     /// Selects the device whose packet leaves next, and returns whether the packet is urgent.
     fn select(&mut self, now: u64) -> Option<(usize, bool)> {
-        let ready = self.devices.iter_mut().enumerate().filter_map(|(at, device)| {
-            let is_urgent = device.queue.is_urgent();
-            if let Some(pacer) = &mut device.pacer {
-                if device.queue.is_empty() {
-                    pacer.rest();
-                } else {
-                    pacer.wait(now, is_urgent);
-                    if !pacer.is_free(now) || !pacer.is_next(now, is_urgent) {
-                        return None;
-                    }
-                }
+        self.devices.iter_mut().for_each(|device| device.ready = None);
+        // Of the packets of devices within another, that one is concerned with those that may leave.
+        for at in 0..self.devices.len() {
+            let Some(device) = self.devices.get_mut(at) else { continue };
+            let Some(around) = device.within else { continue };
+            device.examine(now);
+            let ready = device.ready;
+            if let (Some(around), Some(is_urgent)) = (self.devices.get_mut(around), ready) {
+                around.ready = Some(around.ready.unwrap_or(false) | is_urgent);
             }
-            (!device.queue.is_empty()).then_some((!is_urgent, device.served, at))
+        }
+        let outer = self.devices.iter_mut().filter(|device| device.within.is_none());
+        outer.for_each(|device| device.examine(now));
+        let ready = self.devices.iter().enumerate().filter_map(|(at, device)| {
+            let is_urgent = device.packet()?;
+            let around = device.within.and_then(|around| self.devices.get(around));
+            let permits = |device: &DeviceQueue<T>| device.permits(now, is_urgent);
+            (permits(device) && around.is_none_or(permits)).then_some((
+                !is_urgent,
+                device.served,
+                at,
+            ))
         });
         ready.min().map(|(is_patient, _, at)| (at, !is_patient))
     }
@@ -182,6 +238,10 @@ mod tests {
         Some(PacerShare::new(Arc::new(SharedPacer::new(rate, 0, 1)), 0))
     }
 
+    fn device(pacer: Option<PacerShare>) -> LinkDevice {
+        LinkDevice { parameters: parameters(), pacer, within: None }
+    }
+
     fn offer(class: TrafficClass, bytes: u32) -> Offer<u32> {
         Offer { item: 0, bytes, class, dscp: 0, is_ecn_capable: false }
     }
@@ -212,8 +272,8 @@ mod tests {
     #[test]
     fn devices_share_a_full_link_up_to_their_rates() {
         let link = || {
-            let slow = (parameters(), pacer(10_000_000));
-            LinkQueues::new(pacer(100_000_000), [(parameters(), None), slow, (parameters(), None)])
+            let devices = [None, pacer(10_000_000), None].map(device);
+            LinkQueues::new(pacer(100_000_000), devices)
         };
         // The length of their packets makes no difference.
         assert_near(&rates(link(), &[1500, 1500, 100]), &[45.0, 10.0, 45.0]);
@@ -223,14 +283,53 @@ mod tests {
 
     #[test]
     fn link_without_a_rate_keeps_those_of_its_devices() {
-        let queues = [(parameters(), None), (parameters(), pacer(10_000_000))];
-        assert_near(&rates(LinkQueues::new(None, queues), &[0, 1000]), &[0.0, 10.0]);
+        let devices = [None, pacer(10_000_000)].map(device);
+        assert_near(&rates(LinkQueues::new(None, devices), &[0, 1000]), &[0.0, 10.0]);
+    }
+
+    /// A bond of 40 Mbit/s and a VLAN device of 10 and one without a rate over it, and the rest of the port.
+    #[test]
+    fn devices_within_another_share_its_rate() {
+        let link = || {
+            let within = |pacer| LinkDevice { within: Some(1), ..device(pacer) };
+            let bond = device(pacer(40_000_000));
+            let devices = [device(None), bond, within(pacer(10_000_000)), within(None)];
+            LinkQueues::new(pacer(100_000_000), devices)
+        };
+        assert_near(&rates(link(), &[1500, 1500, 1500, 1500]), &[60.0, 15.0, 10.0, 15.0]);
+        assert_near(&rates(link(), &[1500, 0, 1500, 300]), &[60.0, 0.0, 10.0, 30.0]);
+        assert_near(&rates(link(), &[0, 0, 0, 1000]), &[0.0, 0.0, 0.0, 40.0]);
+        assert_near(&rates(link(), &[0, 0, 1000, 0]), &[0.0, 0.0, 10.0, 0.0]);
+    }
+
+    /// Two workers with the same two devices within one: none waits for packets of the other that may not leave.
+    #[test]
+    fn workers_share_the_rate_around_devices() {
+        let shared = |rate| Arc::new(SharedPacer::new(rate, 0, 2));
+        let (bond, slow) = (shared(40_000_000), shared(4_000_000));
+        let mut workers = [0, 1].map(|worker| {
+            let share = |of: &Arc<SharedPacer>| Some(PacerShare::new(Arc::clone(of), worker));
+            let within = |pacer| LinkDevice { within: Some(1), ..device(pacer) };
+            let devices = [device(None), device(share(&bond)), within(share(&slow)), within(None)];
+            LinkQueues::new(None, devices)
+        });
+        // Worker 0 has packets of the slow device only, worker 1 of the other one.
+        let mut sent = [0_u64; 2];
+        for now in (SECOND..2 * SECOND).step_by(STEP as usize) {
+            for ((worker, link), sent) in workers.iter_mut().enumerate().zip(&mut sent) {
+                while link.offer(2 + worker, offer(TrafficClass::Default, 1000), now).is_none() {}
+                while let Some((_, departure)) = link.next(now, |_, _| panic!("no delay")) {
+                    *sent += u64::from(departure.bytes);
+                }
+            }
+        }
+        let rates = sent.map(|bytes| bytes as f64 * 8.0 / 1e6);
+        assert_near(&rates, &[4.0, 36.0]);
     }
 
     #[test]
     fn device_that_was_idle_does_not_make_up_for_it() {
-        let queues = [(parameters(), None), (parameters(), None)];
-        let mut link = LinkQueues::new(None, queues);
+        let mut link = LinkQueues::new(None, [None, None].map(device));
         for _ in 0..1000 {
             assert!(link.offer(0, offer(TrafficClass::Default, 1000), 0).is_none());
             assert_eq!(link.next(0, |_, _| {}).unwrap().0, 0);
@@ -247,7 +346,7 @@ mod tests {
 
     #[test]
     fn control_packets_of_any_device_go_first() {
-        let mut link = LinkQueues::new(None, [(parameters(), None), (parameters(), None)]);
+        let mut link = LinkQueues::new(None, [None, None].map(device));
         assert!(link.offer(0, offer(TrafficClass::Default, 100), 0).is_none());
         assert!(link.offer(1, offer(TrafficClass::Default, 100), 0).is_none());
         assert!(link.offer(1, offer(TrafficClass::Control, 1500), 0).is_none());

@@ -329,13 +329,28 @@ impl Ports {
         self.egress_queues = names;
     }
 
+    /// Returns the number of a stacked device's egress queue: its own, or that of the device below it; 0 if
+    /// neither has one.
+    fn queue_of(&self, port: &PlanePort) -> u16 {
+        let mut next = Some(port);
+        while let Some(port) = next {
+            if let Some(at) = self.egress_queues.iter().position(|name| *name == port.name) {
+                return at as u16 + 1;
+            }
+            let below = port.vlan.as_ref().map(|vlan| vlan.over);
+            next = below.and_then(|over| {
+                let mut stacked = self.stacked.iter().flatten();
+                stacked.find(|port| port.interface == over)
+            });
+        }
+        0
+    }
+
     /// Returns the stacked devices as exits, by port number from `FIRST_STACKED` on.
     pub(super) fn stacked_exits(&self) -> Arc<[Option<StackedDevice>]> {
         let exit = |port: &PlanePort| {
             let tags = port.vlan.as_ref().map_or(&[][..], |vlan| &vlan.tags);
-            let queue = self.egress_queues.iter().position(|name| *name == port.name);
-            let number = queue.map_or(0, |at| at as u16 + 1);
-            StackedDevice::new(&self.senders(port.interface), tags).with_queue(number)
+            StackedDevice::new(&self.senders(port.interface), tags).with_queue(self.queue_of(port))
         };
         self.stacked.iter().map(|port| port.as_ref().map(exit)).collect()
     }
