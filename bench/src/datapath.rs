@@ -264,6 +264,7 @@ fn queue() -> PortQueue {
         pacer: Some(Arc::new(SharedPacer::new(1_000_000_000_000, 24, 1))),
         worker: 0,
         within: None,
+        weight: 1,
         requests_to: Arc::default(),
         counters: Arc::default(),
     };

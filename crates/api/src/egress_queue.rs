@@ -13,6 +13,9 @@ pub struct EgressQueue {
     /// The device whose bandwidth it shares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
+    /// Its part of a full link, in proportion to the weights of the other queues of the link.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
     /// Whether the router forwards its packets; otherwise the queue has no effect.
     pub is_port: bool,
     /// The bits a second of its link; none: as fast as the port takes packets.
@@ -27,6 +30,10 @@ pub struct EgressQueue {
     /// Their bytes, Ethernet header included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_bytes: Option<u64>,
+}
+
+fn default_weight() -> u32 {
+    1
 }
 
 /// A class of packets in a queue.

@@ -13,6 +13,9 @@ pub(crate) fn write(out: &mut impl Write, queue: &EgressQueue) -> io::Result<()>
     if let Some(within) = &queue.within {
         write!(out, " within {within}")?;
     }
+    if queue.weight != 1 {
+        write!(out, " weight {}", queue.weight)?;
+    }
     if !queue.is_port {
         write!(out, " (no port)")?;
     }

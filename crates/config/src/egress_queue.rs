@@ -4,6 +4,7 @@
 //! [[egress_queue]]
 //! interface = "eth0"          # one of [[interface]], or a device over some
 //! bandwidth = "100mbit"       # of the link, with the units of tc(8); default: as fast as the port takes
+//! weight = 1                  # of a full link, beside those of the devices over it: 1 to 1000
 //! overhead = 24               # bytes on the link for each frame, such as 24 for the preamble, the FCS and
 //!                             # the gap of Ethernet; default: 0, as tc(8) counts
 //! limit = 1000                # packets that may wait, of each worker
@@ -52,6 +53,8 @@ pub struct EgressQueueConfig {
     pub within: Option<String>,
     /// The bits a second of its link; `None`: as fast as the port takes packets.
     pub bandwidth: Option<u64>,
+    /// Its part of a full link, in proportion to the weights of the other queues of the link.
+    pub weight: u32,
     /// The bytes on the link for each frame, in addition to its own.
     pub overhead: u32,
     /// The parameters of the queue of each worker.
@@ -69,6 +72,7 @@ pub(super) struct EgressQueueSection {
     over: Vec<Spanned<String>>,
     within: Option<Spanned<String>>,
     bandwidth: Option<Spanned<String>>,
+    weight: Option<Spanned<u32>>,
     overhead: Option<Spanned<u32>>,
     limit: Option<Spanned<u32>>,
     target: Option<Spanned<TimeSpan>>,
@@ -181,6 +185,7 @@ fn queue(
         over,
         within,
         bandwidth: _,
+        weight,
         overhead,
         limit,
         target,
@@ -195,6 +200,7 @@ fn queue(
     let bandwidth = rate_of(&interface);
     let limits = [&interface].into_iter().chain(&within).chain(&over);
     let slowest = limits.filter_map(rate_of).min();
+    let weight = c.number(weight, "egress_queue.weight", 1, (1, 1000));
     let overhead = c.number(overhead, "egress_queue.overhead", 0, (0, 256));
     let places = c.number(limit, "egress_queue.limit", 1000, (16, MOST_PLACES));
     let standard = CodelParameters::default();
@@ -241,6 +247,7 @@ fn queue(
         over: over.into_iter().map(Spanned::into_inner).collect(),
         within: within.map(Spanned::into_inner),
         bandwidth,
+        weight,
         overhead,
         parameters: EgressQueueParameters {
             places: places as usize,
@@ -270,6 +277,7 @@ mod tests {
         assert_eq!((queue.bandwidth, queue.overhead, queue.parameters.places), (None, 0, 1000));
         let codel = queue.parameters.codel;
         assert_eq!((codel.target, codel.interval), (5_000_000, 100_000_000));
+        assert_eq!((queue.weight, queue.within), (1, None));
         assert_eq!((queue.parameters.control_share, queue.parameters.request_share), (10, 5));
     }
 

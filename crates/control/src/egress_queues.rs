@@ -105,6 +105,7 @@ fn without_limit() -> DeviceQueue {
         pacer: None,
         worker: 0,
         within: None,
+        weight: 1,
         requests_to: Arc::default(),
         counters: Arc::default(),
     }
@@ -119,6 +120,7 @@ impl InterfaceQueue {
             pacer: self.pacer.clone(),
             worker: at,
             within: None,
+            weight: self.config.weight,
             requests_to: Arc::clone(&self.config.requests_to),
             counters: self.counters.get(at).cloned().unwrap_or_default(),
         }
@@ -147,6 +149,7 @@ impl InterfaceQueue {
             interface: self.config.interface.clone(),
             over: self.config.over.clone(),
             within: self.config.within.clone(),
+            weight: self.config.weight,
             is_port: ports.all().any(|(_, port)| port.name == self.config.interface),
             bandwidth: self.config.bandwidth,
             host_packets: host.map(|host| host.packets),

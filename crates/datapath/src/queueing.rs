@@ -68,6 +68,8 @@ pub struct DeviceQueue {
     pub worker: usize,
     /// The number of the stacked device whose rate limits these packets, too: the bond, of a VLAN device over one.
     pub within: Option<u16>,
+    /// Its part of a full link, in proportion to the weights of the others.
+    pub weight: u32,
     /// Packets with the DSCP of a request to one of these are requests.
     pub requests_to: Arc<Addresses>,
     /// The counters of this worker's queue.
@@ -151,6 +153,7 @@ impl Queueing {
             parameters: device.parameters,
             // The rate of the port is that of the link.
             pacer: if at == 0 { None } else { share(device) },
+            weight: device.weight,
             within: device.within.and_then(|number| {
                 let device = by_number.get(usize::from(number)).copied().unwrap_or(0);
                 (device != 0).then_some(device.into())

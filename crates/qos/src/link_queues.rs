@@ -12,8 +12,8 @@
 //! A packet leaves if the link is free and the rate of its device permits, and that of the device around it: the bond,
 //! of a VLAN device over one. Packets that go before others in
 //! their own queue (control packets and requests within their share) go before those of other devices, too.
-//! Otherwise the device goes next that has had the fewest bytes (start-time fair queueing, Goyal, Vin,
-//! Cheng, SIGCOMM 1996): devices that share a full link have equal parts of it, up to their rates. A device
+//! Otherwise the device goes next that has had the fewest bytes for its weight (start-time fair queueing, Goyal, Vin,
+//! Cheng, SIGCOMM 1996): devices that share a full link have parts of it by their weights, up to their rates. A device
 //! that had nothing to send starts with as many bytes as the one that is served now.
 //!
 //! Several workers have such queues of one link, with the same pacers: a packet leaves if it is this worker's turn
@@ -22,6 +22,9 @@
 //! Choosing a device takes O(devices), and for each O(workers).
 
 use super::{Departure, EgressQueue, EgressQueueParameters, Offer, PacerShare};
+
+/// The number that a byte of a device of weight 1 counts.
+const SCALE: u128 = 1 << 20;
 
 /// A device that has a queue.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub struct LinkDevice {
     pub pacer: Option<PacerShare>,
     /// The number of the device whose rate limits this one's packets, too. That device is within no other.
     pub within: Option<usize>,
+    /// Its part of a full link, in proportion to the weights of the others; at least 1.
+    pub weight: u32,
 }
 
 /// The queue of a device.
@@ -43,8 +48,9 @@ struct DeviceQueue<T> {
     /// Whether a packet waits that its rate permits, or that of a device within it, and whether one of these is
     /// urgent: as the device was last examined.
     ready: Option<bool>,
-    /// The bytes that it has had, with those that it had no use for.
-    served: u64,
+    weight: u32,
+    /// The bytes that it has had, with those that it had no use for, times [`SCALE`] by the weight.
+    served: u128,
 }
 
 impl<T> DeviceQueue<T> {
@@ -82,7 +88,7 @@ pub struct LinkQueues<T> {
     /// The number of packets that wait.
     len: usize,
     /// `served` of the device that was served last.
-    served: u64,
+    served: u128,
     /// The device whose packet was to leave next when it was last selected, and whether that is urgent.
     selected: Option<(usize, bool)>,
     /// Packets have come or left since then.
@@ -92,11 +98,12 @@ pub struct LinkQueues<T> {
 impl<T> LinkQueues<T> {
     /// Makes the empty queues of a link with this pacer. The first device is the port itself.
     pub fn new(pacer: Option<PacerShare>, devices: impl IntoIterator<Item = LinkDevice>) -> Self {
-        let device = |LinkDevice { parameters, pacer, within }| DeviceQueue {
+        let device = |LinkDevice { parameters, pacer, within, weight }| DeviceQueue {
             queue: EgressQueue::new(parameters),
             pacer,
             within,
             ready: None,
+            weight: weight.max(1),
             served: 0,
         };
         let devices = devices.into_iter().map(device).collect();
@@ -154,7 +161,7 @@ impl<T> LinkQueues<T> {
             self.has_changed = true;
             let Some(departure) = departure else { continue };
             self.served = device.served;
-            device.served += u64::from(departure.bytes);
+            device.served += u128::from(departure.bytes) * SCALE / u128::from(device.weight);
             let around = device.within;
             for pacer in [&mut self.pacer, &mut device.pacer].into_iter().flatten() {
                 pacer.take(now, departure.bytes);
@@ -239,7 +246,7 @@ mod tests {
     }
 
     fn device(pacer: Option<PacerShare>) -> LinkDevice {
-        LinkDevice { parameters: parameters(), pacer, within: None }
+        LinkDevice { parameters: parameters(), pacer, within: None, weight: 1 }
     }
 
     fn offer(class: TrafficClass, bytes: u32) -> Offer<u32> {
@@ -285,6 +292,16 @@ mod tests {
     fn link_without_a_rate_keeps_those_of_its_devices() {
         let devices = [None, pacer(10_000_000)].map(device);
         assert_near(&rates(LinkQueues::new(None, devices), &[0, 1000]), &[0.0, 10.0]);
+    }
+
+    #[test]
+    fn devices_share_a_full_link_by_their_weights() {
+        let link = || {
+            let weight = |weight| LinkDevice { weight, ..device(None) };
+            LinkQueues::new(pacer(100_000_000), [1, 3, 1000].map(weight))
+        };
+        assert_near(&rates(link(), &[1500, 300, 0]), &[25.0, 75.0, 0.0]);
+        assert_near(&rates(link(), &[1500, 0, 1500]), &[0.1, 0.0, 99.9]);
     }
 
     /// A bond of 40 Mbit/s and a VLAN device of 10 and one without a rate over it, and the rest of the port.

@@ -52,6 +52,7 @@ impl Queued {
             pacer: rate.map(|rate| Arc::new(SharedPacer::new(rate, 0, 1))),
             worker: 0,
             within: None,
+            weight: 1,
             requests_to: Arc::new(requests_to),
             counters: Arc::clone(&counters),
         };
