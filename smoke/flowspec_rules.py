@@ -33,7 +33,8 @@ def numbers(rng, values, most):
 FRAGMENTS4 = [("is-fragment", "ip frag-off & 0x1fff != 0"), ("first-fragment", "ip frag-off & 0x3fff == 0x2000"),
               ("last-fragment", "ip frag-off & 0x1fff != 0 ip frag-off & 0x2000 == 0"),
               ("dont-fragment", "ip frag-off & 0x4000 != 0")]
-FRAGMENTS6 = [("is-fragment", "frag frag-off != 0"), ("last-fragment", "frag frag-off != 0 frag more-fragments 0")]
+FRAGMENTS6 = [("is-fragment", "frag frag-off != 0"), ("first-fragment", "frag frag-off == 0 frag more-fragments 1"),
+              ("last-fragment", "frag frag-off != 0 frag more-fragments 0")]
 
 
 def spec(rng):

@@ -4,10 +4,10 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FragmentKind {
-    /// It is none.
+    /// It is none, as is an IPv6 packet with a fragment header that is complete (RFC 6946).
     #[default]
     Whole,
-    /// The first one, or an IPv6 packet with a fragment header that is complete (RFC 6946).
+    /// The first one.
     First,
     /// One after the first, with more behind it.
     Middle,

@@ -194,7 +194,10 @@ fn walk(next_header: u8, payload: &[u8]) -> Upper {
                     }
                     return upper;
                 }
-                upper.fragment = FragmentKind::First;
+                // One that is complete has a header of a fragment and is none (RFC 6946).
+                if low & 1 != 0 {
+                    upper.fragment = FragmentKind::First;
+                }
                 8
             }
             ipv6::AUTHENTICATION => {
@@ -307,6 +310,7 @@ mod tests {
             (51, &[17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], at(51, 0, Whole)),
             (51, &[17], none(Whole)),
             (44, &[17, 0, 0, 1, 0, 0, 0, 7, 9], at(17, 8, First)),
+            (44, &[17, 0, 0, 0, 0, 0, 0, 7, 9], at(17, 8, Whole)),
             (44, &later, at(17, 0, Last)),
             (44, &middle, at(17, 0, Middle)),
             (44, &[60, 0, 0, 8, 0, 0, 0, 7], none(Last)),

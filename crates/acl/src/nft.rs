@@ -220,10 +220,14 @@ fn fragments_v6(kind: Option<FragmentMatch>, needs_header: bool) -> &'static [&'
     match (kind, needs_header) {
         (None, false) => &[""],
         (None, true) => &["exthdr frag missing ", "frag frag-off == 0 "],
-        (Some(FragmentMatch::No), _) => &["exthdr frag missing "],
-        (Some(FragmentMatch::Yes), false) => &["exthdr frag exists "],
+        (Some(FragmentMatch::No), _) => {
+            &["exthdr frag missing ", "frag frag-off == 0 frag more-fragments 0 "]
+        }
+        (Some(FragmentMatch::Yes), false) => {
+            &["frag frag-off != 0 ", "frag frag-off == 0 frag more-fragments 1 "]
+        }
         (Some(FragmentMatch::Yes), true) | (Some(FragmentMatch::First), _) => {
-            &["frag frag-off == 0 "]
+            &["frag frag-off == 0 frag more-fragments 1 "]
         }
         (Some(FragmentMatch::Later), _) => &["frag frag-off != 0 "],
         (Some(FragmentMatch::Middle), _) => &["frag frag-off != 0 frag more-fragments 1 "],
