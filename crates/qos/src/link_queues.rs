@@ -93,6 +93,8 @@ pub struct LinkQueues<T> {
     selected: Option<(usize, bool)>,
     /// Packets have come or left since then.
     has_changed: bool,
+    /// Some device is within another.
+    is_nested: bool,
 }
 
 impl<T> LinkQueues<T> {
@@ -106,8 +108,9 @@ impl<T> LinkQueues<T> {
             weight: weight.max(1),
             served: 0,
         };
-        let devices = devices.into_iter().map(device).collect();
-        Self { pacer, devices, len: 0, served: 0, selected: None, has_changed: false }
+        let devices: Vec<_> = devices.into_iter().map(device).collect();
+        let is_nested = devices.iter().any(|device| device.within.is_some());
+        Self { pacer, devices, len: 0, served: 0, selected: None, has_changed: false, is_nested }
     }
 
     /// Enqueues a packet of a device, and returns the one that is dropped because its class is full; or the
@@ -176,6 +179,14 @@ impl<T> LinkQueues<T> {
 
     /// Selects the device whose packet leaves next, and returns whether the packet is urgent.
     fn select(&mut self, now: u64) -> Option<(usize, bool)> {
+        if !self.is_nested {
+            let ready = self.devices.iter_mut().enumerate().filter_map(|(at, device)| {
+                device.ready = None;
+                device.examine(now);
+                device.ready.map(|is_urgent| (!is_urgent, device.served, at))
+            });
+            return ready.min().map(|(is_patient, _, at)| (at, !is_patient));
+        }
         self.devices.iter_mut().for_each(|device| device.ready = None);
         // Of the packets of devices within another, that one is concerned with those that may leave.
         for at in 0..self.devices.len() {
