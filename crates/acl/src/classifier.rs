@@ -33,7 +33,7 @@ pub const MOST_RULES: usize = 65_536;
 /// The rules of one family, compiled.
 #[derive(Debug)]
 pub struct Classifier<A: PacketFamily> {
-    /// None if it would let most packets through.
+    /// `None`: all packets are looked up.
     filter: Option<AddressFilter>,
     pub(crate) sources: Option<Fib<A>>,
     pub(crate) destinations: Option<Fib<A>>,

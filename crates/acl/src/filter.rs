@@ -14,7 +14,7 @@ use fib::Prefix;
 
 use crate::{Addresses, PacketFamily, Rule};
 
-/// Bits for each block that is set: at most one in this many other blocks shares a bit with one.
+/// Bits for each block that is set, as far as `MOST` permits: so one in this many other blocks shares a bit.
 const BITS_PER_BLOCK: usize = 32;
 
 /// The least and the greatest number of bits, as powers of two: 512 bytes and 128 KiB, which a CPU's second cache
@@ -41,7 +41,7 @@ impl Blocks {
         let most = (BLOCKS_PER_PREFIX * prefixes.len()).min((1 << MOST) / 4);
         let touched = |length: u32| {
             let blocks =
-                |prefix: &Prefix<A>| 1_usize << length.saturating_sub(prefix.len()).min(32);
+                |prefix: &Prefix<A>| 1_usize << length.saturating_sub(prefix.len()).min(31);
             prefixes.iter().map(blocks).fold(0, usize::saturating_add)
         };
         let length = (1..=A::BITS.min(64)).rev().find(|&length| touched(length) <= most.max(1))?;
