@@ -21,10 +21,9 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use port::af_xdp::Interface;
+use port::af_xdp::{self, Interface};
 
 use super::plane::{PlanePort, Ports};
-use crate::plan::LARGEST_MTU;
 
 /// The delay before a refused request to the system is repeated.
 const RETRY: Duration = Duration::from_secs(1);
@@ -119,7 +118,7 @@ impl Devices {
                 name: port.name.clone(),
                 index: port.interface,
                 mtu: match usize::from(port.mtu) {
-                    mtu if interface.passes_long_frames() => mtu.min(LARGEST_MTU),
+                    mtu if interface.passes_long_frames() => mtu.min(af_xdp::longest_mtu()),
                     mtu => mtu,
                 },
                 usable: port.enabled && interface.is_attached(),
@@ -183,9 +182,9 @@ fn adjust(
         let effect =
             if guards { "larger packets are dropped" } else { "its packets are left to Linux" };
         let name = &port.name;
-        (mtu > LARGEST_MTU && !interface.passes_long_frames()).then(|| {
-            format!("{name} has an MTU of {mtu} bytes, the limit is {LARGEST_MTU}: {effect}")
-        })
+        let limit = af_xdp::longest_mtu();
+        (mtu > limit && !interface.passes_long_frames())
+            .then(|| format!("{name} has an MTU of {mtu} bytes, the limit is {limit}: {effect}"))
     });
     interface.give_back(problem.is_some() && !guards).map_err(failed)?;
     Ok(problem)

@@ -8,6 +8,7 @@
 //! Every worker has one queue of every interface, by which it also sends, and its share of the further ones,
 //! from which it only receives. The start follows the plan, and `--check` reports it.
 
+use port::LONG_FRAME;
 use port::af_xdp::{self, RingSizes};
 
 use config::Config;
@@ -18,13 +19,16 @@ const SMALL_FRAME_MTU: usize = af_xdp::largest_mtu(2048);
 /// The largest MTU whose packets fit the larger of the two frame sizes.
 pub(crate) const LARGEST_MTU: usize = af_xdp::largest_mtu(4096);
 
+/// The number of frames of the rings for each long one: a ring is seldom full of long packets.
+const FRAMES_PER_LONG: u32 = 16;
+
 /// Slots for received packets in all further queues of a worker.
 const SHARED_SLOTS: u32 = 8 * 2048;
 
 /// The properties of an interface that the plan depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedInterface {
-    /// The largest packet in bytes.
+    /// The largest packet that its sockets have to take, in bytes.
     pub(crate) mtu: usize,
     /// The number of queues that the workers share.
     pub(crate) queues: u32,
@@ -43,9 +47,12 @@ pub(crate) struct WorkerPlan {
     pub(crate) frames: u32,
     /// The size of each in bytes.
     pub(crate) frame_size: u32,
+    /// The number of long frames in addition, for packets that exceed the others.
+    pub(crate) long_frames: u32,
 }
 
-/// Plans the workers of a configuration; each has `more` frames in addition to those of its rings.
+/// Plans the workers of a configuration; each has `more` frames in addition to those of its rings. If
+/// packets may exceed a frame, each of `more` may be such a packet: those that wait for a slow link.
 pub(crate) fn workers(
     config: &Config,
     interfaces: &[PlannedInterface],
@@ -66,7 +73,9 @@ pub(crate) fn workers(
             .collect();
         let rings = interfaces.len() as u32 * each
             + further.len() as u32 * receiving_only(further.len() as u32).frames();
-        WorkerPlan { core, first, further, frames: rings + 2 * SIZE as u32 + more, frame_size }
+        let frames = rings + 2 * SIZE as u32 + more;
+        let long_frames = if widest > LARGEST_MTU { rings / FRAMES_PER_LONG + more } else { 0 };
+        WorkerPlan { core, first, further, frames, frame_size, long_frames }
     };
     (0..).zip(&config.daemon.cores).map(worker).collect()
 }
@@ -86,9 +95,16 @@ impl WorkerPlan {
         std::iter::once(self.first).chain(further.map(|(_, queue)| *queue))
     }
 
+    /// Returns the largest MTU whose packets fit its frames.
+    pub(crate) fn mtu(&self) -> usize {
+        let size = if self.long_frames > 0 { LONG_FRAME } else { self.frame_size };
+        af_xdp::largest_mtu(size as usize)
+    }
+
     /// Returns the memory of its frames in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.frames) * u64::from(self.frame_size)
+            + u64::from(self.long_frames) * u64::from(LONG_FRAME)
     }
 }
 
@@ -130,6 +146,13 @@ mod tests {
         assert_eq!(one.bytes(), u64::from(one.frames) * 2048);
         let [large] = plan("[0]", &[1], LARGEST_MTU).try_into().unwrap();
         assert_eq!((large.frames, large.frame_size), (one.frames, 4096));
+        assert_eq!([one.mtu(), large.mtu()], [1770, LARGEST_MTU]);
+        assert_eq!([one.long_frames, large.long_frames], [0; 2]);
+        let [long] = plan("[0]", &[1], LARGEST_MTU + 1).try_into().unwrap();
+        assert_eq!((long.frames, long.frame_size), (one.frames, 4096));
+        assert_eq!(long.long_frames, (rings + HELD as u32) / 16 + 100);
+        assert_eq!(long.mtu(), 16_384 - 256 - 22);
+        assert_eq!(long.bytes(), large.bytes() + u64::from(long.long_frames) * 16_384);
         let [several] = plan("[0]", &[3], 1500).try_into().unwrap();
         assert_eq!(several.further, [(0, 1), (0, 2)]);
         assert_eq!(several.frames, one.frames + 2 * receiving_only(2).frames());

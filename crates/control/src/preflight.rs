@@ -39,7 +39,7 @@ use threads::rights;
 
 use crate::egress_queues::EgressQueues;
 use crate::links;
-use crate::plan::{self, LARGEST_MTU, PlannedInterface, WorkerPlan};
+use crate::plan::{self, PlannedInterface, WorkerPlan};
 use crate::start::{StartError, wanted_queues};
 use crate::sysctls::forces_forwarding_v6;
 
@@ -94,7 +94,7 @@ fn planned_workers(config: &config::Config, hook_frames: u32) -> Option<Vec<Plan
             (None, Some(channels)) => channels,
             _ => wanted_queues(config, wanted).ok()?,
         };
-        Some(PlannedInterface { mtu: device.mtu, queues })
+        Some(PlannedInterface { mtu: device.mtu.min(af_xdp::longest_mtu()), queues })
     });
     let interfaces = interfaces.collect::<Option<Vec<_>>>()?;
     let queues = EgressQueues::of(config, &EgressQueues::default());
@@ -249,20 +249,21 @@ impl Findings {
         } else if let Some(queues) = device.queues.filter(|queues| *queues < needed) {
             self.error(&af_xdp::Error::BadQueueCount { interface, wanted: needed, queues });
         }
-        if device.mtu > LARGEST_MTU && wanted.follows_kernel {
+        let limit = af_xdp::longest_mtu();
+        if device.mtu > limit && wanted.follows_kernel {
             // With an Ethernet header and two VLAN tags.
-            let longest = LARGEST_MTU + 14 + 2 * 4;
+            let longest = limit + 14 + 2 * 4;
             self.warning(&format!(
                 "{name} has an MTU of {} bytes: Linux forwards packets that have more than {longest} bytes with \
                  their Ethernet header (before Linux 5.18 the interface is refused)",
                 device.mtu
             ));
-        } else if device.mtu > LARGEST_MTU {
+        } else if device.mtu > limit {
             self.error(&af_xdp::Error::MtuTooLarge {
                 interface: name.clone(),
                 mtu: device.mtu,
-                limit: LARGEST_MTU,
-                limited_by: "a frame of 4096 bytes",
+                limit,
+                limited_by: "the largest frame",
             });
         }
         if let Some(reason) = links::unfit(link, bonds) {

@@ -364,20 +364,21 @@ pub fn start(
     let of_worker = |number| queues.of_worker(config, number, epoch);
     let more = of_worker(0).frames() + hooks.as_ref().map_or(0, |hooks| hooks.frames);
     let planned = |interface: &Interface| PlannedInterface {
-        mtu: interface.mtu(),
+        mtu: interface.mtu().min(af_xdp::longest_mtu()),
         queues: interface.queues(),
     };
     let planned: Vec<_> = interfaces.iter().map(planned).collect();
     let plan = plan::workers(config, &planned, more);
-    let frame_size = plan.first().map_or(0, |worker| worker.frame_size);
+    let mtu = plan.first().map_or(0, WorkerPlan::mtu);
     let mut parts = Vec::new();
     let mut workers = Vec::new();
     let mut ports = Vec::new();
     let mut wanted = Vec::new();
     for (number, worker) in plan.into_iter().enumerate() {
-        let WorkerPlan { core, first, further, frames, frame_size } = worker;
+        let WorkerPlan { core, first, further, frames, frame_size, long_frames } = worker;
         let receiving = receiving_only(further.len() as u32);
-        let mut arena = Arena::new(frames, frame_size).map_err(system("get memory for packets"))?;
+        let mut arena = Arena::with_long_frames(frames, frame_size, long_frames)
+            .map_err(system("get memory for packets"))?;
         let mut bind = |interface: &Interface, queue, sizes| -> Result<Box<dyn Port>, StartError> {
             let (name, mac, mtu) = (interface.name(), interface.mac(), interface.mtu());
             let gone = || af_xdp::Error::NoInterface { interface: name.clone() };
@@ -450,7 +451,6 @@ pub fn start(
         workers.push((worker, core));
     }
     let workers = Workers::start(workers).map_err(system("start the workers"))?;
-    let mtu = af_xdp::largest_mtu(frame_size as usize);
     let counters = WorkerCounters { stats, queues };
     Ok(Started { workers, ports, wanted, counters, mtu })
 }

@@ -455,11 +455,7 @@ impl AccessBatch<'_> {
         if lane.staged.len() >= SIZE {
             lane.send(self.arena, self.stats);
         }
-        let Some(mut copy) = self.arena.alloc() else { return };
-        if !self.arena.resize(&mut copy, frame.len()) {
-            self.arena.free(copy);
-            return;
-        }
+        let Some(copy) = self.arena.alloc_for(frame.len()) else { return };
         self.arena.copy(frame, 0..frame.len(), &copy, 0);
         self.stats.originated();
         lane.stage(self.arena, copy, frame.len());

@@ -32,17 +32,16 @@ impl Turn<'_> {
             return self.drop(frame, Verdict::TooBig);
         };
         let last = fragments.count() - 1;
-        if self.arena.available() < last {
+        let header = ethernet::LEN + fragments.header_len();
+        // The first is the longest.
+        if self.arena.available_for(header + fragments.payload(0).len()) < last {
             return self.drop(frame, Verdict::TooBig);
         }
         self.stats.fragmented(fragments.count() as u64);
         for number in 0..last {
             let payload = fragments.payload(number);
-            let header = ethernet::LEN + fragments.header_len();
-            let Some(mut fragment) = self.arena.alloc() else { continue };
+            let Some(fragment) = self.arena.alloc_for(header + payload.len()) else { continue };
             self.stats.originated();
-            // Shorter than the packet, so that there is room.
-            self.arena.resize(&mut fragment, header + payload.len());
             let range = ethernet::LEN + payload.start..ethernet::LEN + payload.end;
             self.arena.copy(&frame, range, &fragment, header);
             self.stage_fragment(fragment, &fragments, number, exit);

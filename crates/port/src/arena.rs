@@ -12,15 +12,21 @@
 //! taken that `Frame` and holds its number in a ring. When the list is empty, `alloc` returns
 //! `None` and the ports receive less: this is back-pressure, not an error.
 //!
-//! Limits: frames of 2048 or 4096 bytes (what AF_XDP takes), 4 GiB in all.
+//! Some frames may be long (`long.rs`), for packets that exceed the others; everything here applies to both.
+//!
+//! Limits: frames of 2048 or 4096 bytes (what AF_XDP takes), long ones of 16,384, 4 GiB in all.
 
+mod long;
 mod region;
 mod umem;
 
 use std::io;
 use std::ops::Range;
 
+pub use long::LONG_FRAME;
+
 use crate::{Frame, HEADROOM};
+use long::LongFrames;
 use region::Region;
 use umem::Umem;
 
@@ -31,6 +37,7 @@ pub struct Arena {
     free: Vec<u32>,
     frames: u32,
     frame_size: u32,
+    long: LongFrames,
     umem: Umem,
 }
 
@@ -39,19 +46,35 @@ impl Arena {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if `frame_size` is neither 2048 nor 4096, or `frames` is 0 or more than fit
-    /// in 4 GiB; else the system's error of the memory allocation.
+    /// Those of [`Arena::with_long_frames`].
     pub fn new(frames: u32, frame_size: u32) -> io::Result<Self> {
+        Self::with_long_frames(frames, frame_size, 0)
+    }
+
+    /// Creates an arena of `frames` frames of `frame_size` bytes, and `long` of [`LONG_FRAME`] bytes, all free.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `frame_size` is neither 2048 nor 4096, or `frames` is 0, or all are more than fit
+    /// in 4 GiB; else the system's error of the memory allocation.
+    pub fn with_long_frames(frames: u32, frame_size: u32, long: u32) -> io::Result<Self> {
         if frame_size != 2048 && frame_size != 4096 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("a frame is 2048 or 4096 bytes, not {frame_size}"),
             ));
         }
-        let region = Region::new(frames as usize * frame_size as usize)?;
+        let mut bytes = u64::from(frames) * u64::from(frame_size);
+        let start = bytes.next_multiple_of(LONG_FRAME.into());
+        if long > 0 && frames > 0 {
+            bytes = start + u64::from(long) * u64::from(LONG_FRAME);
+        }
+        let region = Region::new(usize::try_from(bytes).unwrap_or(usize::MAX))?;
         // Reversed, so that the first frames are used first.
         let free = (0..frames).rev().map(|frame| frame * frame_size).collect();
-        Ok(Self { region, free, frames, frame_size, umem: Umem::default() })
+        // In the region, which ends at 4 GiB, unless there are none.
+        let long = LongFrames::new(start as u32, long);
+        Ok(Self { region, free, frames, frame_size, long, umem: Umem::default() })
     }
 
     /// Takes a free frame: an empty packet with [`HEADROOM`] in front of it.
@@ -60,6 +83,27 @@ impl Arena {
     pub fn alloc(&mut self) -> Option<Frame> {
         let at = self.free.pop()? + HEADROOM;
         Some(Frame { at, len: 0, tag: self.region.tag(), mark: 0 })
+    }
+
+    /// Takes a free frame for a packet of `len` bytes, with that length and the previous content: a long one
+    /// where the packet exceeds the others. `None` if no such frame is free, or `len` exceeds [`Arena::room`].
+    #[inline]
+    pub fn alloc_for(&mut self, len: usize) -> Option<Frame> {
+        if len > self.frame_room() {
+            return self.alloc_long(len);
+        }
+        let frame = self.alloc()?;
+        Some(Frame { len: len as u32, ..frame })
+    }
+
+    /// Takes a free long frame for a packet of `len` bytes.
+    #[cold]
+    fn alloc_long(&mut self, len: usize) -> Option<Frame> {
+        if len > self.room() {
+            return None;
+        }
+        let at = self.long.pop()? + HEADROOM;
+        Some(Frame { at, len: len as u32, tag: self.region.tag(), mark: 0 })
     }
 
     /// Returns a frame to the free list.
@@ -74,7 +118,7 @@ impl Arena {
         let start = self.start(at, tag);
         // The list has the capacity for all frames, and frames cannot be forged, so this never
         // allocates.
-        self.free.push(start);
+        if self.long.contain(start) { self.long.push(start) } else { self.free.push(start) }
     }
 
     /// Returns the packet.
@@ -115,7 +159,7 @@ impl Arena {
     /// If the frame is of another arena.
     #[inline]
     pub fn resize(&self, frame: &mut Frame, len: usize) -> bool {
-        let room = self.frame_size - (frame.at - self.start(frame.at, frame.tag));
+        let room = self.size_at(frame.at) - (frame.at - self.start(frame.at, frame.tag));
         let fits = len <= room as usize;
         if fits {
             frame.len = len as u32;
@@ -161,11 +205,7 @@ impl Arena {
     /// free or the packet is longer than [`Arena::room`].
     #[inline]
     pub fn copy_in(&mut self, packet: &[u8]) -> Option<Frame> {
-        if packet.len() > self.room() {
-            return None;
-        }
-        let mut frame = self.alloc()?;
-        frame.len = packet.len() as u32;
+        let frame = self.alloc_for(packet.len())?;
         self.bytes_mut(&frame).copy_from_slice(packet);
         Some(frame)
     }
@@ -180,28 +220,88 @@ impl Arena {
         self.region.copy(frame, range, to, start);
     }
 
-    /// Returns the number of free frames.
+    /// Returns the number of free frames, long ones included.
     #[inline]
     pub fn available(&self) -> usize {
-        self.free.len()
+        self.free.len() + self.long.available()
     }
 
-    /// Returns the number of frames, free or not.
+    /// Returns the number of free frames for packets of `len` bytes, as [`Arena::alloc_for`] takes them.
+    #[inline]
+    pub fn available_for(&self, len: usize) -> usize {
+        match len {
+            len if len <= self.frame_room() => self.free.len(),
+            len if len <= self.room() => self.long.available(),
+            _ => 0,
+        }
+    }
+
+    /// Returns the number of frames, free or not, long ones included.
     #[inline]
     pub fn capacity(&self) -> usize {
-        self.frames as usize
+        self.frames as usize + self.long.capacity()
     }
 
-    /// Returns the size of a frame in bytes, headroom included.
+    /// Returns whether some frames are long.
+    #[inline]
+    pub fn has_long_frames(&self) -> bool {
+        self.long.capacity() > 0
+    }
+
+    /// Returns the size of a frame that is not long in bytes, headroom included.
     #[inline]
     pub fn frame_size(&self) -> usize {
         self.frame_size as usize
     }
 
-    /// Returns the longest packet that fits behind the headroom, in bytes.
+    /// Returns the longest packet that fits behind the headroom of a frame, in bytes.
     #[inline]
     pub fn room(&self) -> usize {
+        let size = if self.has_long_frames() { LONG_FRAME } else { self.frame_size };
+        (size - HEADROOM) as usize
+    }
+
+    /// Returns the longest packet that fits a frame that is not long, in bytes.
+    #[inline]
+    pub(crate) fn frame_room(&self) -> usize {
         (self.frame_size - HEADROOM) as usize
+    }
+
+    /// Returns the number of buffers in which AF_XDP sends a packet: the chunks that its bytes lie in.
+    #[inline]
+    pub(crate) fn chunks(&self, frame: &Frame) -> u32 {
+        if self.long.contain(frame.at) { self.parts(frame).count() as u32 } else { 1 }
+    }
+
+    /// Iterates over the offsets and lengths of the parts of a packet in its chunks.
+    pub(crate) fn parts(&self, frame: &Frame) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let (size, mut at, mut left) = (self.frame_size, frame.at, frame.len);
+        std::iter::from_fn(move || {
+            let part = (at, left.min(size - (at & (size - 1))));
+            (at, left) = (at.wrapping_add(part.1), left - part.1);
+            (part.1 > 0).then_some(part)
+        })
+    }
+
+    /// Takes the token of a packet whose chunks the kernel gets to send, each of which it returns
+    /// ([`Arena::reclaim`]).
+    #[inline]
+    #[expect(clippy::needless_pass_by_value, reason = "the token ends here, by being taken")]
+    pub(crate) fn lend(&mut self, frame: Frame) {
+        if self.long.contain(frame.at) {
+            let chunks = self.chunks(&frame) as u8;
+            self.long.lend(self.start(frame.at, frame.tag), chunks);
+        }
+    }
+
+    /// Takes back a chunk that the kernel has sent, by its offset, and returns whether its frame is free with it.
+    #[inline]
+    pub(crate) fn reclaim(&mut self, chunk: u32) -> bool {
+        if self.long.contain(chunk) {
+            return self.long.reclaim(chunk);
+        }
+        self.free.push(chunk);
+        true
     }
 
     /// Returns the identity that this arena's frames carry.
@@ -232,7 +332,13 @@ impl Arena {
     #[inline]
     fn start(&self, at: u32, tag: u32) -> u32 {
         assert!(tag == self.region.tag(), "a frame was passed to a foreign arena");
-        at & !(self.frame_size - 1)
+        at & !(self.size_at(at) - 1)
+    }
+
+    /// Returns the size of the frame that holds the packet at `at`.
+    #[inline]
+    fn size_at(&self, at: u32) -> u32 {
+        if self.long.contain(at) { LONG_FRAME } else { self.frame_size }
     }
 }
 
@@ -241,6 +347,7 @@ impl std::fmt::Debug for Arena {
         f.debug_struct("Arena")
             .field("frames", &self.frames)
             .field("frame_size", &self.frame_size)
+            .field("long_frames", &self.long.capacity())
             .field("available", &self.available())
             .finish_non_exhaustive()
     }
@@ -308,6 +415,68 @@ mod tests {
     }
 
     #[test]
+    fn long_frames_hold_what_exceeds_the_others() {
+        for frame_size in [2048, 4096] {
+            // An odd number, so that the long ones do not follow at once.
+            let mut arena = Arena::with_long_frames(5, frame_size, 3).unwrap();
+            let room = frame_size as usize - HEADROOM as usize;
+            assert_eq!((arena.capacity(), arena.available(), arena.room()), (8, 8, 16_384 - 256));
+            assert_eq!([room, room + 1, 16_129].map(|len| arena.available_for(len)), [5, 3, 0]);
+            let mut frames: Vec<Frame> =
+                (0..3).map(|n| arena.copy_in(&vec![n; room + 1]).unwrap()).collect();
+            assert!(arena.alloc_for(room + 1).is_none() && arena.alloc_for(16_129).is_none());
+            frames.extend((3..8).map(|n| arena.copy_in(&vec![n; room]).unwrap()));
+            assert_eq!((arena.available(), arena.alloc_for(1).is_none()), (0, true));
+            for (n, frame) in frames.iter_mut().enumerate() {
+                let size = if n < 3 { 16_384 } else { frame_size as usize };
+                assert!(arena.grow_front(frame, HEADROOM as usize) && !arena.grow_front(frame, 1));
+                assert!(arena.resize(frame, size) && !arena.resize(frame, size + 1), "{n}");
+                arena.bytes_mut(frame).fill(n as u8);
+            }
+            for (n, frame) in frames.iter_mut().enumerate() {
+                assert!(arena.bytes(frame).iter().all(|&byte| byte == n as u8), "frame {n}");
+                // The last byte is still in the frame.
+                assert!(arena.shrink_front(frame, frame.len() - 1));
+            }
+            frames.drain(..).for_each(|frame| arena.free(frame));
+            assert_eq!((arena.available_for(room), arena.available_for(room + 1)), (5, 3));
+        }
+    }
+
+    #[test]
+    fn sent_frame_is_free_with_its_last_chunk() {
+        let mut arena = Arena::with_long_frames(4, 4096, 1).unwrap();
+        let packet: Vec<u8> = (0..9014).map(|n| n as u8).collect();
+        let mut frame = arena.copy_in(&packet).unwrap();
+        let start = frame.at - HEADROOM;
+        assert!(arena.grow_front(&mut frame, 4));
+        let parts: Vec<_> = arena.parts(&frame).collect();
+        let first = (start + 252, 4096 - 252);
+        assert_eq!(parts, [first, (start + 4096, 4096), (start + 8192, 9018 - 4096 - 3844)]);
+        assert_eq!(arena.chunks(&frame), 3);
+        arena.lend(frame);
+        for (n, (at, _)) in parts.iter().enumerate() {
+            assert_eq!((arena.available(), arena.alloc_for(9014).is_none()), (4, true), "{n}");
+            assert_eq!(arena.reclaim(at & !4095), n == 2);
+        }
+        assert_eq!((arena.available(), arena.available_for(9014)), (5, 1));
+        // A packet that has become short, in the last of its chunks.
+        let mut frame = arena.copy_in(&packet).unwrap();
+        assert!(arena.shrink_front(&mut frame, 8000));
+        assert_eq!(arena.chunks(&frame), 1);
+        assert_eq!(arena.parts(&frame).collect::<Vec<_>>(), [(start + 8256, 1014)]);
+        arena.lend(frame);
+        assert!(arena.reclaim(start + 8192));
+        // And one in a frame of the usual size.
+        let frame = arena.copy_in(&packet[..60]).unwrap();
+        let at = frame.at;
+        assert_eq!((arena.chunks(&frame), arena.parts(&frame).collect()), (1, vec![(at, 60)]));
+        arena.lend(frame);
+        assert!(arena.reclaim(at - HEADROOM));
+        assert_eq!(arena.available(), 5);
+    }
+
+    #[test]
     fn copy_in_refuses_packet_longer_than_frame() {
         let mut arena = arena();
         assert!(arena.copy_in(&[0; 2048 - 255]).is_none());
@@ -366,6 +535,14 @@ mod tests {
     fn foreign_frame_panics_on_free() {
         let frame = arena().alloc().unwrap();
         arena().free(frame);
+    }
+
+    #[test]
+    fn long_frames_beyond_the_region_are_refused() {
+        for (frames, long) in [(1, 1 << 18), (1 << 20, 1), (0, 1), (1, u32::MAX)] {
+            let error = Arena::with_long_frames(frames, 4096, long).map(drop).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{frames} and {long}: {error}");
+        }
     }
 
     #[test]

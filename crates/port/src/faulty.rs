@@ -137,18 +137,11 @@ impl<P: Port> Faulty<P> {
             arena.resize(&mut frame, len);
         }
         if self.random.chance(duplicate)
-            && let Some(mut copy) = arena.alloc()
+            && let Some(copy) = arena.alloc_for(frame.len())
         {
-            // Always fits: every new frame has room for the largest packet that was received into
-            // one.
-            if arena.resize(&mut copy, frame.len()) {
-                let packet = arena.bytes(&frame).to_vec();
-                arena.bytes_mut(&copy).copy_from_slice(&packet);
-                self.injected.duplicated += 1;
-                self.ready.push_back(copy);
-            } else {
-                arena.free(copy);
-            }
+            arena.copy(&frame, 0..frame.len(), &copy, 0);
+            self.injected.duplicated += 1;
+            self.ready.push_back(copy);
         }
         if self.held_back.is_none() && self.random.chance(reorder) {
             self.injected.reordered += 1;

@@ -6,7 +6,7 @@
 //! token without [`Arena::free`](crate::Arena::free) loses the frame until the arena is dropped.
 //!
 //! ```text
-//!   frame of 2048 or 4096 bytes, aligned to its size
+//!   frame of 2048 or 4096 bytes, or of 16,384, aligned to its size
 //!   ├── headroom, 256 ──┼── packet, len ──┼── tailroom ──┤
 //!                       ▲ at
 //! ```

@@ -72,7 +72,7 @@ mod placeholder;
 use std::ops::AddAssign;
 use std::os::fd::BorrowedFd;
 
-pub use arena::Arena;
+pub use arena::{Arena, LONG_FRAME};
 pub use faulty::Faulty;
 pub use frame::{Frame, HEADROOM};
 pub use host::Host;

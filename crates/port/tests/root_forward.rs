@@ -70,22 +70,24 @@ fn programs(interface: &str) -> bool {
 const PEER: &str = r#"
 import os, socket, struct, sys
 rounds, strays, ordered = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "ordered"
+longest = int(sys.argv[4])
 def open_at(name):
     s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    SO_RCVBUFFORCE = 33
+    s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
     s.bind((name, 0)); s.settimeout(10)
     return s
 a, b = open_at("a0"), open_at("b1")
 mac = lambda last: bytes([2, 0, 0, 0, 0, last])
 def frame(to, source, number):
-    size = 60 + number * 7 % 1455
+    size = 60 + number * 7 % (longest - 59)
     if number % 2:
         head = struct.pack("!BBHHHBBH", 0x45, 0, size - 14, number & 0xffff, 0, 64, 253, 0)
         ip = head + bytes([198, 18, 0, 1]) + bytes([203, 0, 113, number & 255]); kind = 0x0800
     else:
         ip = struct.pack("!IHBB", 0x60000000, size - 54, 253, 64) + bytes([0x20, 1] + [0] * 13 + [1])
         ip += bytes([0x20, 2] + [0] * 13 + [number & 255]); kind = 0x86dd
-    payload = (struct.pack("!I", number) + os.urandom(1) * 1500)
+    payload = (struct.pack("!I", number) + os.urandom(longest))
     return (to + source + struct.pack("!H", kind) + ip + payload)[:size]
 # Some with tags that bear a priority only, several behind one another, which do not come out.
 def worn(packet, number):
@@ -93,7 +95,7 @@ def worn(packet, number):
     return packet[:12] + tags + packet[12:] if len(packet) < 1400 else packet
 def take(s):
     while True:
-        data, address = s.recvfrom(4096)
+        data, address = s.recvfrom(1 << 16)
         if address[2] != 4: return data
 count = 0
 for _ in range(rounds):
@@ -117,15 +119,17 @@ except TimeoutError: pass
 type Open = fn(&str, u32, &Locals, ModeChoice) -> Result<Interface, Error>;
 
 fn forward(choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
-    forward_by(Interface::open, choice, mtu, frame_size, mode);
+    forward_by(Interface::open, choice, mtu, (frame_size, 0), mode);
 }
 
-fn forward_by(open: Open, choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
+/// Forwards by frames of this size and this number of long ones.
+fn forward_by(open: Open, choice: ModeChoice, mtu: u32, (size, long): (u32, u32), mode: &str) {
     const ROUNDS: u64 = 150;
     const STRAYS: u64 = 37;
     network(1, mtu);
-    let sizes = RingSizes::all(256);
-    let mut arena = Arena::new(2 * sizes.frames() + 128, frame_size).unwrap();
+    // The longest packet takes five buffers.
+    let sizes = RingSizes::all(if long > 0 { 512 } else { 256 });
+    let mut arena = Arena::with_long_frames(2 * sizes.frames() + 128, size, long).unwrap();
     let capacity = arena.capacity();
     let open = |name| open(name, 1, &Locals::default(), choice).unwrap();
     let (a1, b0) = (open("a1"), open("b0"));
@@ -142,8 +146,9 @@ fn forward_by(open: Open, choice: ModeChoice, mtu: u32, frame_size: u32, mode: &
     assert_eq!(b.mtu(), mtu as usize);
     assert!(programs("a1") && programs("b0"));
 
+    let longest = if long > 0 { mtu + 14 } else { 1514 }.to_string();
     let mut child = Command::new("python3")
-        .args(["-c", PEER, &ROUNDS.to_string(), &STRAYS.to_string(), "ordered"])
+        .args(["-c", PEER, &ROUNDS.to_string(), &STRAYS.to_string(), "ordered", &longest])
         .spawn()
         .expect("python3 runs (Debian package python3)");
     let mut frames: Vec<Frame> = Vec::with_capacity(64);
@@ -219,14 +224,23 @@ fn packets_cross_in_generic_mode() {
 }
 
 #[test]
-fn mtu_too_large_for_driver_falls_back_to_generic() {
-    forward(ModeChoice::Auto, 3700, 4096, "AF_XDP generic");
+fn packets_cross_with_an_mtu_beyond_one_page() {
+    forward(ModeChoice::Auto, 3700, 4096, "AF_XDP copy");
+}
+
+#[test]
+fn packets_of_several_buffers_cross() {
+    for open in [Interface::open, Interface::open_for_router] {
+        forward_by(open, ModeChoice::Auto, 9000, (4096, 256), "AF_XDP copy");
+        forward_by(open, ModeChoice::Generic, 9000, (4096, 256), "AF_XDP generic");
+    }
+    forward_by(Interface::open, ModeChoice::Copy, 16_106, (4096, 256), "AF_XDP copy");
 }
 
 #[test]
 fn packets_cross_a_router_with_an_mtu_beyond_one_page() {
     let router = |choice, mtu, frame_size, mode| {
-        forward_by(Interface::open_for_router, choice, mtu, frame_size, mode);
+        forward_by(Interface::open_for_router, choice, mtu, (frame_size, 0), mode);
     };
     router(ModeChoice::Auto, 3700, 4096, "AF_XDP copy");
     router(ModeChoice::Auto, 9000, 2048, "AF_XDP copy");
@@ -275,7 +289,7 @@ fn two_queues_are_served_by_two_workers() {
             })
         });
         let status = Command::new("python3")
-            .args(["-c", PEER, &ROUNDS.to_string(), "0", "any"])
+            .args(["-c", PEER, &ROUNDS.to_string(), "0", "any", "1514"])
             .status()
             .expect("python3 runs (Debian package python3)");
         stop.store(true, Ordering::Relaxed);
@@ -350,15 +364,22 @@ fn open_error_names_cause() {
     let error = Socket::bind(&a1, 0, &mut arena, sizes).map(drop).unwrap_err();
     assert!(matches!(error, Error::MtuTooLarge { mtu: 1771, limit: 1770, .. }), "{error}");
     drop(a1);
-    ip("link set a0 mtu 9000");
-    let error = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap_err();
-    let Error::MtuTooLarge { limit, .. } = error else { panic!("{error}") };
-    assert!(!programs("a1"));
     // The remedy in the error message works.
-    ip(&format!("link set a0 mtu {limit}"));
-    ip(&format!("link set a1 mtu {limit}"));
+    ip("link set a1 mtu 1770");
     let a1 = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap();
-    assert_eq!((a1.mtu(), a1.attached()), (limit, Mode::Native));
+    drop(Socket::bind(&a1, 0, &mut arena, sizes).unwrap());
+    // Only long frames have room for all packets of a larger MTU.
+    for (mtu, limit) in [(16_106, None), (16_107, Some(16_106))] {
+        ip(&format!("link set a1 mtu {mtu}"));
+        a1.set_mtu(mtu);
+        let mut long = Arena::with_long_frames(1024, 4096, 8).unwrap();
+        let error = Socket::bind(&a1, 0, &mut long, sizes).map(drop).err();
+        let found = error.map(|error| match error {
+            Error::MtuTooLarge { limit, .. } => limit,
+            error => panic!("{error}"),
+        });
+        assert_eq!(found, limit, "{mtu}");
+    }
 }
 
 #[test]

@@ -19,11 +19,10 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use port::af_xdp::Interface;
+use port::af_xdp::{self, Interface};
 
 use super::{Daemon, readers};
 use crate::devices::DeviceState;
-use crate::plan::LARGEST_MTU;
 use crate::start::{
     HookFactory, PortInfo, Readers, StartError, Started, Unserved, WorkerHook, start,
 };
@@ -85,7 +84,8 @@ impl Remaking {
             let mut has = ports.iter().filter(|port| port.index == state.index);
             state.usable && has.next().is_none()
         };
-        let grown = |state: &DeviceState| (self.mtu + 1..=LARGEST_MTU).contains(&state.mtu);
+        let grown =
+            |state: &DeviceState| (self.mtu + 1..=af_xdp::longest_mtu()).contains(&state.mtu);
         let wanted = self.seen.iter().any(|state| moved(state) || grown(state));
         if !wanted || now < self.next {
             return false;

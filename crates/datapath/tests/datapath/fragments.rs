@@ -6,7 +6,7 @@ use wire::ipv4;
 
 use crate::packets::{address4, sound, v4_with};
 use crate::reference::RouteTarget;
-use crate::rig::{Rig, adjacencies, hop};
+use crate::rig::{LONG_FRAMES, Rig, adjacencies, hop};
 
 const HERE: u32 = 0xc000_0263;
 /// A destination behind the port with the small MTU of 100.
@@ -43,6 +43,56 @@ fn drawn_long_packets_leave_as_the_fragments_of_the_model() {
         refused += counted.count(Verdict::TooBig);
     }
     assert!(fragmented > 1000 && refused > 1000, "{fragmented}, {refused}");
+}
+
+/// Packets over 3840 bytes are in long frames, and so are their fragments where the MTU is.
+#[test]
+fn drawn_packets_of_long_frames_leave_whole_or_as_the_fragments_of_the_model() {
+    let mut rig = Rig::new();
+    let mut counts = [0; 3];
+    for (seed, mtu) in (0..90).zip([1500, 4000, 9000].into_iter().cycle()) {
+        for gateway in &mut rig.model.gateways {
+            gateway.mtu = mtu;
+        }
+        rig.adjacencies.publish(Box::new(adjacencies(&rig.model)));
+        let mut rng = Rng::with_seed(seed);
+        let draw = |_| {
+            let options = &OPTIONS[..4 * rng.usize(..=4)];
+            let header = ipv4::Header {
+                total_len: if rng.bool() { rng.u16(3800..9200) } else { rng.u16(100..16_114) },
+                id: rng.u16(..),
+                flags: rng.u8(..8),
+                dst: if rng.bool() { NARROW } else { address4(&mut rng) },
+                src: HERE,
+                options,
+                ..sound()
+            };
+            let front = 34 + options.len();
+            let mut frame = v4_with(header, 0);
+            frame[front..].fill_with(|| rng.u8(..));
+            frame
+        };
+        let frames: Vec<_> = (0..30).map(draw).collect();
+        let counted = rig.compare(&frames);
+        let whole = counted.count(Verdict::Sent) - counted.fragments;
+        let each = [whole, counted.fragmented, counted.count(Verdict::TooBig)];
+        counts.iter_mut().zip(each).for_each(|(sum, count)| *sum += count);
+    }
+    assert!(counts.iter().all(|&count| count > 300), "{counts:?}");
+}
+
+#[test]
+fn packet_without_free_long_frames_for_its_fragments_is_dropped() {
+    let mut rig = Rig::new();
+    for gateway in &mut rig.model.gateways {
+        gateway.mtu = 4000;
+    }
+    rig.adjacencies.publish(Box::new(adjacencies(&rig.model)));
+    // A batch leaves one long frame, and a packet needs two more: one packet ends, and frees its own.
+    let count = LONG_FRAMES as u16 - 1;
+    let counted = rig.pass((0..count).map(|id| big(9000, id)));
+    assert_eq!((counted.count(Verdict::TooBig), counted.fragmented), (1, u64::from(count) - 1));
+    assert_eq!(counted.sent(), 3 * counted.fragmented);
 }
 
 /// A batch of the longest packets is many times the frames that a lane has room for.

@@ -36,6 +36,7 @@ impl Lookup for Lists {
 }
 
 pub(crate) const FRAMES: u32 = 1024;
+pub(crate) const LONG_FRAMES: u32 = 64;
 
 /// The routes as text, with their targets.
 pub(crate) const ROUTES: [(&str, RouteTarget); 16] = [
@@ -233,7 +234,8 @@ impl<L: Lookup> Rig<L> {
         let ingresses = Publisher::new(ingresses(&model));
         let (ask, wants) = wants();
         let worker = Worker::new(WorkerSetup {
-            arena: Arena::new(frames, 4096).expect("a small arena can be had"),
+            arena: Arena::with_long_frames(frames, 4096, LONG_FRAMES)
+                .expect("a small arena can be had"),
             ports,
             tables: tables(&model),
             adjacencies: adjacencies.reader(),

@@ -11,7 +11,7 @@ use fingerpost_datapath::{
 
 use crate::packets::{arriving, draw, v4, v6};
 use crate::reference::{Model, RouteTarget};
-use crate::rig::{FRAMES, Rig, adjacencies, hop, ingresses};
+use crate::rig::{FRAMES, LONG_FRAMES, Rig, adjacencies, hop, ingresses};
 
 const HERE: u32 = 0xc000_0263;
 const HERE6: u128 = 0x2001_0db8 << 96 | 0x63;
@@ -144,7 +144,7 @@ fn held_packets_are_dropped_with_the_worker() {
     rig.worker.close();
     let stats = rig.worker.stats().snapshot();
     assert_eq!((stats.count(Verdict::Unresolved), stats.held), (3, 0));
-    assert_eq!(rig.worker.arena().available(), FRAMES as usize);
+    assert_eq!(rig.worker.arena().available(), (FRAMES + LONG_FRAMES) as usize);
     rig.pass(to_ten(1..4));
     let stats = std::sync::Arc::clone(rig.worker.stats());
     drop(rig);

@@ -41,6 +41,8 @@ pub(super) struct SocketCounters {
     pub(super) transmitted_bytes: Count,
     pub(super) punted: Count,
     pub(super) tx_invalid: Count,
+    /// Received packets of several buffers that found no long frame.
+    pub(super) long_frame_missing: Count,
 }
 
 impl SocketCounters {
@@ -54,6 +56,7 @@ impl SocketCounters {
             transmitted_bytes: Count::default(),
             punted: Count::default(),
             tx_invalid: Count::default(),
+            long_frame_missing: Count::default(),
         }
     }
 
@@ -78,7 +81,7 @@ impl SocketCounters {
             transmitted_bytes: self.transmitted_bytes.get(),
             punted: self.punted.get(),
             rx_ring_full: kernel.rx_ring_full,
-            fill_empty,
+            fill_empty: fill_empty + self.long_frame_missing.get(),
             rx_dropped: kernel.rx_dropped - fill_empty,
             tx_invalid: self.tx_invalid.get() + kernel.tx_invalid_descs,
             fill_ring_empty: kernel.rx_fill_ring_empty_descs,

@@ -55,5 +55,5 @@ pub use error::Error;
 pub use host_egress::{HostEgress, HostEgressShare, HostTraffic};
 pub use interface::{Interface, ModeChoice, QueueSetup};
 pub use rss::{Rss, has_rss};
-pub use socket::{RingSizes, Socket, largest_mtu, synchronize_rcu};
+pub use socket::{RingSizes, Socket, largest_mtu, longest_mtu, synchronize_rcu};
 pub use steer::Locals;

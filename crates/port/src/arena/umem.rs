@@ -15,17 +15,21 @@ use std::sync::{Arc, Weak};
 #[derive(Debug, Default)]
 pub(crate) struct Umem {
     sockets: Vec<Weak<OwnedFd>>,
+    /// Whether the sockets' packets may have several buffers, which the first socket determines.
+    several_buffers: bool,
 }
 
 impl Umem {
-    /// Returns a socket to share with, if one is left.
-    pub(crate) fn any(&mut self) -> Option<Arc<OwnedFd>> {
+    /// Returns a socket to share with, if one is left, and whether packets may have several buffers.
+    pub(crate) fn any(&mut self) -> Option<(Arc<OwnedFd>, bool)> {
         self.sockets.retain(|socket| socket.strong_count() > 0);
-        self.sockets.iter().find_map(Weak::upgrade)
+        let socket = self.sockets.iter().find_map(Weak::upgrade)?;
+        Some((socket, self.several_buffers))
     }
 
     /// Adds a socket that is bound to this UMEM.
-    pub(crate) fn join(&mut self, socket: &Arc<OwnedFd>) {
+    pub(crate) fn join(&mut self, socket: &Arc<OwnedFd>, several_buffers: bool) {
+        self.several_buffers = several_buffers;
         self.sockets.push(Arc::downgrade(socket));
     }
 }

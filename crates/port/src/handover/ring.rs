@@ -70,8 +70,7 @@ impl Reader {
             chunk.commit_all();
             return PopResult::TooLong;
         }
-        let Some(mut frame) = arena.alloc() else { return PopResult::Empty };
-        arena.resize(&mut frame, len);
+        let Some(mut frame) = arena.alloc_for(len) else { return PopResult::Empty };
         frame.mark = u32::from_le_bytes([c, d, e, f]);
         let (first, second) = chunk.as_slices();
         // The header may wrap at the end of the ring.

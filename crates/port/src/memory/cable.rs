@@ -15,13 +15,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Arena, Frame, Port, PortStats};
+use crate::{Arena, Frame, LONG_FRAME, Port, PortStats};
 
 /// Default number of slots of a ring.
 const SLOTS: usize = 1024;
 
 /// Size of a slot: that of the largest frame.
-const SLOT: usize = 4096;
+const SLOT: usize = LONG_FRAME as usize;
 
 /// A bounded queue of packets, copied in and out.
 #[derive(Debug)]
@@ -304,7 +304,7 @@ mod tests {
     fn packet_longer_than_frame_is_dropped_and_counted() {
         let mut arena = Arena::new(4, 2048).unwrap();
         let (mut far, mut near) = MemoryPort::pair("far", "near");
-        assert!(!far.send(&[0; 4097]), "longer than any slot");
+        assert!(!far.send(&[0; SLOT + 1]), "longer than any slot");
         assert!(far.send(&[0; 4000]) && far.send(&[1; 60]));
         let mut frames = Vec::new();
         assert_eq!(near.receive(&mut arena, 10, &mut frames), 1);

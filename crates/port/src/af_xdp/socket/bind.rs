@@ -4,6 +4,9 @@
 //! that has, create the rings, map them, bind, steer packets to it, put frames into the fill ring.
 //! The socket exists as a value as soon as its rings are mapped, so an error at any later step
 //! undoes everything; the arena gives up frames only at the end.
+//!
+//! The first socket of an arena tries several combinations of flags (`attempts`), each with a new socket,
+//! since the kernel keeps some of a refused one.
 
 #![expect(unsafe_code, reason = "socket(2) and bind(2)")]
 
@@ -14,14 +17,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::{RingSizes, Socket};
+use super::{Joiner, RingSizes, Socket};
 use crate::af_xdp::bpf::Mode;
 use crate::af_xdp::counters::SocketCounters;
 use crate::af_xdp::descriptor::{get, open, set};
 use crate::af_xdp::error::{Error, NET_ADMIN, NET_RAW};
 use crate::af_xdp::interface::{Interface, ModeChoice};
 use crate::af_xdp::ring::{Consumer, Producer};
-use crate::{Arena, HEADROOM, Port};
+use crate::af_xdp::steer::joins_buffers;
+use crate::{Arena, HEADROOM, LONG_FRAME, Port};
 
 /// Bytes in front of an IP packet: an Ethernet header and two VLAN tags.
 const LINK_HEADER: usize = 14 + 2 * 4;
@@ -49,6 +53,13 @@ pub const fn largest_mtu(frame_size: usize) -> usize {
     frame_size - HEADROOM as usize - LINK_HEADER
 }
 
+/// Returns the largest MTU, in bytes, of an interface of a router whose packets all reach its sockets: that
+/// of long frames, if this kernel has packets of several buffers (Linux 6.6), else that of frames of 4096
+/// bytes. A driver in zero-copy mode may have one buffer a packet only, and then leaves longer ones to the host.
+pub fn longest_mtu() -> usize {
+    largest_mtu(if joins_buffers() { LONG_FRAME as usize } else { 4096 })
+}
+
 impl Socket {
     /// Opens queue `queue` of the interface, with the arena's memory.
     ///
@@ -70,22 +81,61 @@ impl Socket {
             let (interface, queues) = (name.to_owned(), interface.queues());
             return Err(Error::NoQueue { interface, queue, queues });
         }
-        let limit = largest_mtu(arena.frame_size());
-        if interface.mtu() > limit && !interface.passes_long_frames() {
-            return Err(Error::MtuTooLarge {
-                interface: name.to_owned(),
-                mtu: interface.mtu(),
-                limit,
-                limited_by: if arena.frame_size() == 2048 {
-                    "a frame of 2048 bytes"
-                } else {
-                    "a frame of 4096 bytes"
-                },
-            });
-        }
-        let fd = Arc::new(open(name, &[NET_RAW])?);
         let shared = arena.umem().any();
-        if shared.is_none() {
+        let attempts = match &shared {
+            Some((_, several)) => vec![Attempt { flags: libc::XDP_SHARED_UMEM, several: *several }],
+            None => attempts(interface.choice(), interface.attached(), arena.has_long_frames()),
+        };
+        let shared = shared.as_ref().map(|(fd, _)| &**fd);
+        let mut refused = None;
+        for Attempt { flags, several } in attempts {
+            let size = if several { LONG_FRAME as usize } else { arena.frame_size() };
+            let (mtu, limit) = (interface.mtu(), largest_mtu(size));
+            if mtu > limit && !interface.passes_long_frames() {
+                let limited_by = match size {
+                    2048 => "a frame of 2048 bytes",
+                    4096 => "a frame of 4096 bytes",
+                    _ => "a frame of 16,384 bytes",
+                };
+                let interface = name.to_owned();
+                refused.get_or_insert(Error::MtuTooLarge { interface, mtu, limit, limited_by });
+                continue;
+            }
+            let mut socket = Self::prepare(interface, queue, arena, sizes, shared.is_none())?;
+            if let Err(error) = socket.bind_queue(flags, shared) {
+                let may_be_flags = [libc::EOPNOTSUPP, libc::EINVAL];
+                let ends = error.raw_os_error().is_none_or(|code| !may_be_flags.contains(&code));
+                refused = Some(socket.bind_error(shared.is_some(), error));
+                if ends {
+                    break;
+                }
+                continue;
+            }
+            socket.determine_mode()?;
+            let room = if several { arena.room() } else { arena.frame_room() };
+            interface.steering().set_room(room).map_err(|error| {
+                Error::system("configure the steering program", name, &[], error)
+            })?;
+            socket.tune();
+            arena.umem().join(&socket.fd, several);
+            socket.stock(arena);
+            interface.add_socket(&socket.watched);
+            return Ok(socket);
+        }
+        Err(refused.unwrap_or_else(|| unreachable!("there is at least one attempt")))
+    }
+
+    /// Opens a socket with its rings, and registers the arena's memory for it if it does not share.
+    fn prepare(
+        interface: &Interface,
+        queue: u32,
+        arena: &Arena,
+        sizes: RingSizes,
+        registers: bool,
+    ) -> Result<Self, Error> {
+        let name = &*interface.name();
+        let fd = Arc::new(open(name, &[NET_RAW])?);
+        if registers {
             register(&fd, arena, name)?;
         }
         let rings = |error| Error::system("make the rings", name, &[NET_RAW], error);
@@ -95,7 +145,7 @@ impl Socket {
         let receive =
             Consumer::new(ring, sizes.receive, rx, libc::XDP_PGOFF_RX_RING).map_err(rings)?;
         let watched = Arc::new(SocketCounters::new(Arc::clone(&fd), receive.depth()));
-        let mut socket = Self {
+        Ok(Self {
             fill: Producer::new(ring, sizes.fill, fr, FILL_AT).map_err(rings)?,
             completion: Consumer::new(ring, sizes.completion, cr, COMPLETION_AT).map_err(rings)?,
             receive,
@@ -112,35 +162,18 @@ impl Socket {
             budget: OLD_BUDGET,
             filling: 0,
             sending: 0,
+            joiner: Joiner::default(),
             entered: false,
             partial: interface.has_partial_checksums(),
             turns: 0,
             watched,
             host: None,
             fd,
-        };
-        socket.bind_queue(shared.as_deref())?;
-        interface
-            .steering()
-            .set_room(arena.room())
-            .map_err(|error| Error::system("configure the steering program", name, &[], error))?;
-        socket.tune();
-        arena.umem().join(&socket.fd);
-        socket.stock(arena);
-        interface.add_socket(&socket.watched);
-        Ok(socket)
+        })
     }
 
     /// Binds to the queue, waiting a little for one that was just freed.
-    fn bind_queue(&mut self, shared: Option<&OwnedFd>) -> Result<(), Error> {
-        let flags = match (shared, self.interface.choice(), self.interface.attached()) {
-            // The mode is that of the shared socket.
-            (Some(_), ..) => libc::XDP_SHARED_UMEM,
-            (None, ModeChoice::ZeroCopy, _) => libc::XDP_USE_NEED_WAKEUP | libc::XDP_ZEROCOPY,
-            // Without either flag the kernel tries zero-copy and falls back.
-            (None, ModeChoice::Auto, Mode::Native) => libc::XDP_USE_NEED_WAKEUP,
-            _ => libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY,
-        };
+    fn bind_queue(&self, flags: u16, shared: Option<&OwnedFd>) -> io::Result<()> {
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
             sxdp_flags: flags,
@@ -149,7 +182,7 @@ impl Socket {
             sxdp_shared_umem_fd: shared.map_or(0, |fd| fd.as_raw_fd() as u32),
         };
         let mut retries = 0;
-        let error = loop {
+        loop {
             // SAFETY: the address is a live value of the length given.
             let answer = unsafe {
                 libc::bind(
@@ -159,18 +192,19 @@ impl Socket {
                 )
             };
             if answer == 0 {
-                break None;
+                return Ok(());
             }
             let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EBUSY) || retries == BUSY_RETRIES {
-                break Some(error);
+                return Err(error);
             }
             retries += 1;
             thread::sleep(BUSY_PAUSE);
-        };
-        if let Some(error) = error {
-            return Err(self.bind_error(shared.is_some(), error));
         }
+    }
+
+    /// Queries the mode of the bound socket.
+    fn determine_mode(&mut self) -> Result<(), Error> {
         let mut options = libc::xdp_options { flags: 0 };
         get(self.fd.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS, &mut options)
             .map_err(|error| Error::system("ask for the mode", self.name(), &[], error))?;
@@ -225,6 +259,35 @@ impl Socket {
     }
 }
 
+/// The flags of one try to bind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attempt {
+    flags: u16,
+    /// Whether packets may have several buffers.
+    several: bool,
+}
+
+/// Returns the attempts of an arena's first socket, the preferred one first. Zero-copy mode with one buffer
+/// a packet is preferred to copy mode with several: most packets have one.
+fn attempts(choice: ModeChoice, attached: Mode, has_long_frames: bool) -> Vec<Attempt> {
+    let modes: &[u16] = match (choice, attached) {
+        (ModeChoice::ZeroCopy, _) => &[libc::XDP_ZEROCOPY],
+        (ModeChoice::Auto, Mode::Native) if has_long_frames => {
+            &[libc::XDP_ZEROCOPY, libc::XDP_COPY]
+        }
+        // Without either flag the kernel tries zero-copy and falls back.
+        (ModeChoice::Auto, Mode::Native) => &[0],
+        _ => &[libc::XDP_COPY],
+    };
+    let with = |mode: u16| {
+        let flags = mode | libc::XDP_USE_NEED_WAKEUP;
+        let several = Attempt { flags: flags | libc::XDP_USE_SG, several: true };
+        let single = Attempt { flags, several: false };
+        has_long_frames.then_some(several).into_iter().chain([single])
+    };
+    modes.iter().flat_map(|&mode| with(mode)).collect()
+}
+
 /// Registers the arena's memory as the socket's UMEM.
 fn register(fd: &OwnedFd, arena: &Arena, name: &str) -> Result<(), Error> {
     let registration = libc::xdp_umem_reg {
@@ -269,5 +332,28 @@ fn ring_offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
         Ok(offsets)
     } else {
         Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_prefer_zero_copy_and_then_several_buffers() {
+        const ZC: u16 = libc::XDP_ZEROCOPY | libc::XDP_USE_NEED_WAKEUP;
+        const COPY: u16 = libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP;
+        let flags = |choice, attached, long| -> Vec<u16> {
+            attempts(choice, attached, long).into_iter().map(|attempt| attempt.flags).collect()
+        };
+        const SG: u16 = libc::XDP_USE_SG;
+        assert_eq!(flags(ModeChoice::Auto, Mode::Native, false), [libc::XDP_USE_NEED_WAKEUP]);
+        assert_eq!(flags(ModeChoice::Auto, Mode::Native, true), [ZC | SG, ZC, COPY | SG, COPY]);
+        assert_eq!(flags(ModeChoice::Auto, Mode::Generic, true), [COPY | SG, COPY]);
+        assert_eq!(flags(ModeChoice::ZeroCopy, Mode::Native, true), [ZC | SG, ZC]);
+        assert_eq!(flags(ModeChoice::Copy, Mode::Native, false), [COPY]);
+        for attempt in attempts(ModeChoice::Auto, Mode::Native, true) {
+            assert_eq!(attempt.several, attempt.flags & SG != 0);
+        }
     }
 }

@@ -24,7 +24,10 @@
 //!
 //! Packets of a veth may have partial checksums, which are completed (`checksum.rs`).
 //!
-//! Limits: one buffer a packet (no `XDP_USE_SG`), so longer packets must be left to the host
+//! If the arena has long frames, packets may have several buffers (`XDP_USE_SG`, Linux 6.6): received ones
+//! are joined in a long frame (`joiner.rs`), and the chunks of a long frame are sent as one packet.
+//!
+//! Limits: longer packets must be left to the host
 //! ([`Interface::passes_long_frames`]), or the MTU must fit a frame. Dropping a socket
 //! loses the frames in its rings until the arena itself is dropped: the kernel may still be reading
 //! them.
@@ -33,6 +36,7 @@
 
 mod bind;
 mod checksum;
+mod joiner;
 
 use std::ffi::c_int;
 use std::io;
@@ -40,7 +44,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::bind::largest_mtu;
+pub use self::bind::{largest_mtu, longest_mtu};
+use self::joiner::{Joined, Joiner};
 use super::bpf::Mode;
 use super::counters::SocketCounters;
 use super::descriptor::set;
@@ -122,6 +127,8 @@ pub struct Socket {
     filling: u32,
     /// Frames that the kernel has for sending.
     sending: u32,
+    /// The received packet of several buffers.
+    joiner: Joiner,
     /// Whether the steering program sends packets here.
     entered: bool,
     /// Whether checksums of packets may be partial.
@@ -217,12 +224,11 @@ impl Socket {
         let waiting = self.completion.waiting();
         for _ in 0..waiting {
             let start = self.completion.pop() & self.frame_mask;
-            // Creates the token again: the kernel returns each frame once.
-            arena.free(Frame { at: start as u32 + HEADROOM, len: 0, tag: self.tag, mark: 0 });
+            // The kernel returns each chunk once.
+            self.sending -= u32::from(arena.reclaim(start as u32));
         }
         if waiting > 0 {
             self.completion.release();
-            self.sending -= waiting;
         }
     }
 
@@ -255,6 +261,27 @@ impl Socket {
                 0,
             )
         };
+    }
+
+    /// Returns the number of frames, from the front, for which the transmit ring has room.
+    #[inline]
+    fn fit(&mut self, arena: &Arena, frames: &[Frame]) -> usize {
+        if arena.has_long_frames() {
+            return self.fit_long(arena, frames);
+        }
+        (self.transmit.free(frames.len() as u32) as usize).min(frames.len())
+    }
+
+    /// Counts them where some may have several buffers.
+    fn fit_long(&mut self, arena: &Arena, frames: &[Frame]) -> usize {
+        let wanted = frames.iter().map(|frame| arena.chunks(frame)).sum();
+        let mut free = self.transmit.free(wanted);
+        let fits = |frame: &&Frame| {
+            let left = free.checked_sub(arena.chunks(frame));
+            free = left.unwrap_or(0);
+            left.is_some()
+        };
+        frames.iter().take_while(fits).count()
     }
 
     fn check(&self, arena: &Arena) {
@@ -298,22 +325,36 @@ impl Port for Socket {
     fn receive(&mut self, arena: &mut Arena, room: usize, out: &mut Vec<Frame>) -> usize {
         self.check(arena);
         let count = (self.receive.waiting() as usize).min(room);
-        let mut bytes = 0;
+        let (mut bytes, before) = (0, out.len());
         for _ in 0..count {
-            let libc::xdp_desc { addr, len, .. } = self.receive.pop();
-            bytes += u64::from(len);
+            let libc::xdp_desc { addr, len, options } = self.receive.pop();
             // Creates the token again: the kernel returns each frame once.
-            out.push(Frame { at: addr as u32, len, tag: self.tag, mark: 0 });
+            let frame = Frame { at: addr as u32, len, tag: self.tag, mark: 0 };
+            let is_last = options & libc::XDP_PKT_CONTD == 0;
+            if !is_last || !self.joiner.is_idle() {
+                match self.joiner.join(arena, frame, is_last) {
+                    Joined::Partly => {}
+                    Joined::Packet(frame) => {
+                        bytes += frame.len() as u64;
+                        out.push(frame);
+                    }
+                    Joined::Lost => self.watched.long_frame_missing.add(1),
+                }
+                continue;
+            }
+            bytes += u64::from(len);
+            out.push(frame);
         }
+        let received = out.len() - before;
         if self.partial {
-            for frame in out.iter().rev().take(count) {
+            for frame in out.iter().rev().take(received) {
                 checksum::complete(arena.bytes_mut(frame));
             }
         }
         if count > 0 {
             self.receive.release();
             self.filling -= count as u32;
-            self.watched.received.add(count as u64);
+            self.watched.received.add(received as u64);
             self.watched.received_bytes.add(bytes);
         } else {
             if !self.entered {
@@ -330,12 +371,12 @@ impl Port for Socket {
         if count == 0 || self.turns.is_multiple_of(BEAT) {
             self.interface.steering().beat(self.queue);
         }
-        count
+        received
     }
 
     fn transmit(&mut self, arena: &mut Arena, frames: &mut Vec<Frame>) -> usize {
         self.check(arena);
-        let fit = (self.transmit.free(frames.len() as u32) as usize).min(frames.len());
+        let fit = self.fit(arena, frames);
         let (mut written, mut bytes) = (0, 0);
         for frame in frames.drain(..fit) {
             assert!(frame.tag == self.tag, "a frame was passed to a foreign arena");
@@ -345,11 +386,17 @@ impl Port for Socket {
                 arena.free(frame);
                 continue;
             }
-            let Frame { at, len, .. } = frame;
-            bytes += u64::from(len);
-            // SAFETY: the token has just been consumed, so the frame is no longer in use; its tag
-            // proves that it is in this socket's memory.
-            unsafe { self.transmit.push(libc::xdp_desc { addr: u64::from(at), len, options: 0 }) };
+            let mut left = frame.len;
+            bytes += u64::from(left);
+            let parts = arena.parts(&frame);
+            arena.lend(frame);
+            for (at, len) in parts {
+                left -= len;
+                let options = if left == 0 { 0 } else { libc::XDP_PKT_CONTD };
+                // SAFETY: the token has just been consumed, so the frame is no longer in use; its tag
+                // proves that it is in this socket's memory.
+                unsafe { self.transmit.push(libc::xdp_desc { addr: u64::from(at), len, options }) };
+            }
             written += 1;
         }
         if written > 0 {
@@ -395,7 +442,7 @@ impl Port for Socket {
     }
 
     fn held(&self) -> usize {
-        (self.filling + self.sending) as usize
+        (self.filling + self.sending) as usize + self.joiner.held()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -6,9 +6,9 @@
 //!                      └──► host
 //! ```
 //!
-//! A socket without `XDP_USE_SG` receives a packet in one frame of its arena; the kernel drops longer ones.
-//! With a larger MTU, most packets still fit. Only a router's program has the check: past a gate or a grantor, the
-//! host would forward a packet undecided, so these refuse a larger MTU.
+//! A socket receives a packet in one frame of its arena, or in several buffers (`XDP_USE_SG`, Linux 6.6) of
+//! which a long frame is made; the kernel drops longer ones. With a larger MTU, most packets still fit. Only a router's program has the check: past a gate or a grantor, the
+//! host would forward a packet undecided, so these refuse an MTU whose packets do not fit the frames.
 //!
 //! The check needs Linux 5.18. Drivers divide a long frame into several buffers, if the program accepts
 //! them; Linux 6.6 and later join them in the socket's frame, and earlier kernels drop them instead. The
@@ -53,8 +53,9 @@ impl FrameRoom {
     }
 }
 
-/// Returns whether this kernel joins the buffers of a packet in the frame of a socket.
-pub(super) fn joins_buffers() -> bool {
+/// Returns whether sockets of this kernel receive packets of several buffers: joined in one frame if it has
+/// room, else in several (`XDP_USE_SG`).
+pub(in crate::af_xdp) fn joins_buffers() -> bool {
     uname().is_ok_and(|system| version(&system.release().to_string_lossy()) >= Some((6, 6)))
 }
 

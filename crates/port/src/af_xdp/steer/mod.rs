@@ -72,6 +72,7 @@ use assemble::{HAS_BLOCKED, OBSERVE_ONLY, ProgramInputs, assemble};
 use blocked::BlockedSources;
 use declined::DeclinedFlows;
 use frame_room::FrameRoom;
+pub(super) use frame_room::joins_buffers;
 use heartbeat::Heartbeat;
 use protected::ProtectedPrefixes;
 use vlan_tags::VLANS;
@@ -240,13 +241,12 @@ impl Steering {
                 Program::load("fp_steer", &code)
             }
         };
-        let long = room.as_ref().and_then(|room| {
-            let joins = frame_room::joins_buffers();
-            load(Helper::KtimeCoarseNs, Some(room), joins).ok()
-        });
+        let joins = joins_buffers();
+        let long =
+            room.as_ref().and_then(|room| load(Helper::KtimeCoarseNs, Some(room), joins).ok());
         // A kernel without the coarse clock has the exact one.
         let short = || {
-            let load = |clock| load(clock, None, false);
+            let load = |clock| load(clock, None, joins);
             load(Helper::KtimeCoarseNs).or_else(|_| load(Helper::KtimeNs))
         };
         let has_room = long.is_some();
