@@ -95,7 +95,8 @@ pub fn mrt(input: &[u8]) -> bool {
         let _ = outcome(cut, as_updates, &PARTIAL);
         let beginning = outcome(cut, as_updates, &WHOLE);
         if let (Ok(beginning), Ok(plain)) = (&beginning, &plain) {
-            assert!(beginning.len() <= plain.len(), "a truncated {packing} file has more");
+            // The last line of a text may be cut within its prefix, which is then another one.
+            assert!(beginning.len() <= plain.len() + 1, "a truncated {packing} file has more");
         }
     }
     plain.is_ok_and(|words| !words.is_empty())
