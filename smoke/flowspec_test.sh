@@ -87,8 +87,9 @@ flow ipv4-flowspec destination 11.1.1.0/24 then accept
 flow ipv4-flowspec destination 11.2.0.0/16 fragment dont-fragment then discard
 flow ipv4-flowspec destination 11.3.0.0/16 then redirect 65001:1
 flow ipv4-flowspec destination 11.4.0.0/16 then mark 46
+flow ipv4-flowspec destination 11.5.0.0/16 port '==53' then rate-limit 250000
 flow ipv6-flowspec label '==7' then discard
-wait_for 10 has_flows 7 || fail "flow specifications are missing: $(show flowspec)"
+wait_for 10 has_flows 8 || fail "flow specifications are missing: $(show flowspec)"
 show acl flowspec >"$work/acl" && show flowspec >"$work/flowspec"
 sed -n 's/^ *[0-9]*: \(.*\): .*/\1/p' "$work/acl" >"$work/rules"
 cat >"$work/expected" <<RULES
@@ -97,8 +98,15 @@ police 1mbit to 11.1.0.0/16
 permit to 11.1.0.0/16
 deny to 11.2.0.0/16 df yes
 permit setdscp 46 to 11.4.0.0/16
+police 2mbit policer FLOW to 11.5.0.0/16 ipproto 6,17 sport 53
+permit to 11.5.0.0/16 ipproto 6,17 sport 53
+police 2mbit policer FLOW to 11.5.0.0/16 ipproto 6,17 dport 53
+permit to 11.5.0.0/16 ipproto 6,17 dport 53
 deny to 11.0.0.0/8
 RULES
+[ "$(grep -o 'flow-[0-9a-f]*-1' "$work/rules" | sort | uniq -c | awk '{ print $1 }')" = 2 ] ||
+    fail "the policer of two rules is not one: $(cat "$work/rules")"
+sed -i 's/flow-[0-9a-f]*-1/FLOW/' "$work/rules"
 for text in 'redirection to a VRF not supported' 'flowlabel =7: flow labels not supported'; do
     grep -q "$text" "$work/flowspec" || fail "show flowspec has no \"$text\": $(cat "$work/flowspec")"
 done

@@ -12,8 +12,9 @@ use crate::{AccessList, Action, Policer, Rule, RuleCount, RuleCounters};
 #[derive(Debug)]
 pub struct InstalledList {
     tally: Arc<Tally>,
-    /// The policer of each rule that has one; empty if no rule has.
-    policers: Box<[Option<Policer>]>,
+    policers: Box<[Policer]>,
+    /// The number of each rule's policer, which is beyond them if it has none; empty if no rule has one.
+    policer_of: Box<[u32]>,
     /// The counts that were carried over, by rule.
     carried: Vec<RuleCount>,
     /// The counters of the list before this one, which workers may still write.
@@ -42,15 +43,11 @@ impl InstalledList {
     /// Makes the state of a list for this number of workers; all counters are 0.
     pub fn new(list: Arc<AccessList>, workers: usize) -> Self {
         let rules = list.rules();
-        let policer = |action: &Action| match action {
-            Action::Police(rate) => Some(Policer::new(*rate)),
-            _ => None,
-        };
-        let policers: Box<[_]> = rules.iter().map(|rule| policer(&rule.action)).collect();
-        let has_policers = policers.iter().any(Option::is_some);
+        let (policers, policer_of) = policers(rules);
         let counters = (0..workers).map(|_| RuleCounters::new(rules.len())).collect();
         Self {
-            policers: if has_policers { policers } else { Box::default() },
+            policers,
+            policer_of,
             carried: vec![RuleCount::default(); rules.len() + 1],
             before: None,
             tally: Arc::new(Tally { list, counters }),
@@ -89,7 +86,7 @@ impl InstalledList {
     /// Returns the policer of a rule.
     #[inline]
     pub fn policer(&self, rule: usize) -> Option<&Policer> {
-        self.policers.get(rule)?.as_ref()
+        self.policers.get(*self.policer_of.get(rule)? as usize)
     }
 
     /// Returns the counts of all workers by rule; the last one is that of the default.
@@ -101,6 +98,30 @@ impl InstalledList {
         counts.iter_mut().zip(self.tally.counts()).for_each(|(sum, count)| sum.add(count));
         counts
     }
+}
+
+/// Makes the policers of rules, and the number of each rule's.
+fn policers(rules: &[Rule]) -> (Box<[Policer]>, Box<[u32]>) {
+    let (mut policers, mut named, mut policer_of) = (Vec::new(), HashMap::new(), Vec::new());
+    for rule in rules {
+        let Action::Police(rate) = rule.action else {
+            policer_of.push(u32::MAX);
+            continue;
+        };
+        let new = policers.len() as u32;
+        let number = match &rule.policer {
+            Some(name) => *named.entry(name).or_insert(new),
+            None => new,
+        };
+        if number == new {
+            policers.push(Policer::new(rate));
+        }
+        policer_of.push(number);
+    }
+    if policers.is_empty() {
+        policer_of.clear();
+    }
+    (policers.into(), policer_of.into())
 }
 
 /// Adds the counts of a list to those of the equal rules of another list.
@@ -137,6 +158,7 @@ fn keys(rules: &[Rule]) -> impl Iterator<Item = (String, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::sync::Arc;
 
     use super::InstalledList;
@@ -149,6 +171,27 @@ mod tests {
 
     fn packets(list: &InstalledList) -> Vec<u64> {
         list.counts().iter().map(|count| count.packets).collect()
+    }
+
+    #[test]
+    fn rules_with_the_name_of_a_policer_share_it() {
+        let rules = [
+            "police 1pps policer a dscp 1",
+            "permit dscp 2",
+            "police 1pps dscp 3",
+            "police 2pps policer b dscp 4",
+            "police 1pps policer a dscp 5",
+            "police 1pps dscp 6",
+        ];
+        let list = InstalledList::new(list(&rules), 1);
+        let at = |rule: usize| list.policer(rule).map(|policer| std::ptr::from_ref(policer));
+        assert_eq!((at(0), at(1), at(6)), (at(4), None, None));
+        let distinct = [0, 2, 3, 5].map(|rule| at(rule).unwrap());
+        assert_eq!(HashSet::from(distinct).len(), 4);
+        // The burst of eight packets is that of both rules together.
+        let admitted =
+            [0, 4].repeat(8).into_iter().filter(|rule| list.policer(*rule).unwrap().admit(0, 100));
+        assert_eq!(admitted.count(), 8);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Access lists: rules in order, and what happens to a packet that none of them ends.
 
+use std::collections::HashMap;
+
 use fib::Full;
 
 use crate::{Action, Classifier, Fields, PacketFamily, Rule};
@@ -82,6 +84,15 @@ impl AccessList {
         self.rules.iter().filter_map(|rule| match &rule.action {
             Action::Mirror { interface, .. } => Some(&**interface),
             _ => None,
+        })
+    }
+
+    /// Returns the name of a policer that two of these rules give different rates.
+    pub fn conflicting_policer(rules: &[Rule]) -> Option<&str> {
+        let mut rates = HashMap::new();
+        rules.iter().find_map(|rule| {
+            let name = rule.policer.as_deref()?;
+            (rates.entry(name).or_insert(&rule.action) != &&rule.action).then_some(name)
         })
     }
 

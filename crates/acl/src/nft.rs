@@ -12,6 +12,7 @@
 //! Differences: nftables sends no copy of a packet as it arrived from here, so `mirror` and `sample`
 //! only count; and the bursts of policers are those of nftables.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use wire::ports::WITH_PORTS;
@@ -62,13 +63,26 @@ pub fn ruleset(lists: &[AppliedList<'_>]) -> String {
 }
 
 fn chain(text: &mut String, list: &AccessList) {
+    let lines: Vec<_> = list.rules().iter().map(lines).collect();
+    let limits: Vec<_> = (1..)
+        .zip(list.rules().iter().zip(&lines))
+        .map(|(number, (rule, lines))| limit_name(list, number, rule, lines.len()))
+        .collect();
+    let mut declared = HashSet::new();
+    for (rule, limit) in list.rules().iter().zip(&limits) {
+        if let (Some(name), Action::Police(rate)) = (limit, &rule.action)
+            && declared.insert(name)
+        {
+            let _ = writeln!(text, "\tlimit {name} {{ {} }}", rate_over(*rate));
+        }
+    }
     let _ = writeln!(text, "\tchain {} {{", list.name);
-    for (number, rule) in (1..).zip(list.rules()) {
+    for ((number, rule), (lines, limit)) in (1..).zip(list.rules()).zip(lines.iter().zip(&limits)) {
         let _ = writeln!(text, "\t\t# {rule}");
         let comment = format!("comment \"rule {number}\"");
-        let mut add = |ip, conditions: String| {
-            let (action, set) =
-                (action(&rule.action), rule.set_dscp.map(|dscp| format!("{ip} dscp set {dscp}")));
+        let action = action(&rule.action, limit.as_deref());
+        for (ip, conditions) in lines {
+            let set = rule.set_dscp.map(|dscp| format!("{ip} dscp set {dscp}"));
             let _ = match (set, &rule.action) {
                 (None, _) => writeln!(text, "\t\t{conditions}{action} {comment}"),
                 (Some(set), Action::Permit) => {
@@ -79,16 +93,6 @@ fn chain(text: &mut String, list: &AccessList) {
                     writeln!(text, "\t\t{conditions}{action} {comment}\n\t\t{conditions}{set}")
                 }
             };
-        };
-        if rule.is_about::<u32>() {
-            let fragments = fragments_v4(rule.fragment, needs_header(rule)).to_owned()
-                + dont_fragment(rule.dont_fragment);
-            add("ip", conditions::<u32>(rule, "ip", "ipv4", &fragments));
-        }
-        if rule.is_about::<u128>() {
-            for fragments in fragments_v6(rule.fragment, needs_header(rule)) {
-                add("ip6", conditions::<u128>(rule, "ip6", "ipv6", fragments));
-            }
         }
     }
     let _ = writeln!(
@@ -98,21 +102,51 @@ fn chain(text: &mut String, list: &AccessList) {
     );
 }
 
-fn action(action: &Action) -> String {
-    match action {
-        Action::Permit => "counter accept".to_owned(),
-        Action::Deny => "counter drop".to_owned(),
-        Action::Count | Action::Mirror { .. } => "counter".to_owned(),
-        Action::Police(Rate::Packets(rate)) => {
-            format!(
-                "counter limit rate over {rate}/second burst {} packets drop",
-                (rate / 20).max(8)
-            )
+/// Returns the conditions of a rule, each with its family's word: one of them holds for its packets.
+fn lines(rule: &Rule) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if rule.is_about::<u32>() {
+        let fragments = fragments_v4(rule.fragment, needs_header(rule)).to_owned()
+            + dont_fragment(rule.dont_fragment);
+        lines.push(("ip", conditions::<u32>(rule, "ip", "ipv4", &fragments)));
+    }
+    if rule.is_about::<u128>() {
+        for fragments in fragments_v6(rule.fragment, needs_header(rule)) {
+            lines.push(("ip6", conditions::<u128>(rule, "ip6", "ipv6", fragments)));
         }
-        Action::Police(Rate::Bits(rate)) => {
+    }
+    lines
+}
+
+/// Returns the name of a policer that several lines share, those of one rule or of several.
+fn limit_name(list: &AccessList, number: usize, rule: &Rule, lines: usize) -> Option<String> {
+    let (name, is_policer) = (&list.name, matches!(rule.action, Action::Police(_)));
+    match &rule.policer {
+        Some(policer) => Some(format!("{name}/{policer}")),
+        None => (is_policer && lines > 1).then(|| format!("{name}/{number}")),
+    }
+}
+
+fn action(action: &Action, limit: Option<&str>) -> String {
+    match (action, limit) {
+        (Action::Permit, _) => "counter accept".to_owned(),
+        (Action::Deny, _) => "counter drop".to_owned(),
+        (Action::Count | Action::Mirror { .. }, _) => "counter".to_owned(),
+        (Action::Police(_), Some(limit)) => format!("counter limit name {limit:?} drop"),
+        (Action::Police(rate), None) => format!("counter limit {} drop", rate_over(*rate)),
+    }
+}
+
+/// Returns the excess of a rate.
+fn rate_over(rate: Rate) -> String {
+    match rate {
+        Rate::Packets(rate) => {
+            format!("rate over {rate}/second burst {} packets", (rate / 20).max(8))
+        }
+        Rate::Bits(rate) => {
             let bytes = (rate / 8).max(1);
             let burst = (bytes / 20).max(32 << 10);
-            format!("counter limit rate over {bytes} bytes/second burst {burst} bytes drop")
+            format!("rate over {bytes} bytes/second burst {burst} bytes")
         }
     }
 }

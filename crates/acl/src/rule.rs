@@ -131,6 +131,8 @@ pub struct Rule {
     pub action: Action,
     /// The differentiated services code point, 0 to 63, that a packet gets, unless the action drops it.
     pub set_dscp: Option<u8>,
+    /// The name of the policer that the `police` rules of a list with this name share; without one a rule has its own.
+    pub policer: Option<String>,
     /// The source's prefixes.
     pub from: Option<Addresses>,
     /// The destination's prefixes.
@@ -163,6 +165,7 @@ impl Rule {
         Self {
             action,
             set_dscp: None,
+            policer: None,
             from: None,
             to: None,
             protocols: None,

@@ -14,6 +14,7 @@
 //! | `mirror` | the interface that a copy of each packet leaves by |
 //! | `sample` | a copy of one packet in so many, and the interface |
 //! | `setdscp` | the code point that packets get |
+//! | `policer` | the name of the policer that `police` rules of the list share |
 //! | `from`, `to` | prefixes, addresses, and `@` with the name of a list of them; `any` |
 //! | `ipproto` | protocols by number or name |
 //! | `sport`, `dport` | ports, for TCP, UDP, UDP-Lite, SCTP and DCCP |
@@ -83,7 +84,7 @@ const FLAGS: [(&str, u8); 8] = [
     ("cwr", tcp::CWR),
 ];
 
-const WORDS: &str = "from, to, ipproto, sport, dport, icmptype, icmpcode, flags, fragment, df, dscp, length or setdscp";
+const WORDS: &str = "from, to, ipproto, sport, dport, icmptype, icmpcode, flags, fragment, df, dscp, length, setdscp or policer";
 const ACTIONS: &str = "permit, deny, count, police, mirror or sample";
 
 impl Rule {
@@ -109,6 +110,7 @@ impl Rule {
             let mut value = || words.next().ok_or_else(|| format!("{word:?} has no value"));
             match word {
                 "setdscp" => rule.set_dscp = Some(dscp(value()?)?),
+                "policer" => rule.policer = Some(policer(value()?)?),
                 "from" => rule.from = addresses(value()?, list)?,
                 "to" => rule.to = addresses(value()?, list)?,
                 "ipproto" => rule.protocols = Some(Ranges::parse(value()?, 255, protocol)?),
@@ -154,6 +156,9 @@ impl Rule {
             let what =
                 "later fragments have no ports, ICMP type or TCP flags: remove that condition";
             return Err(RuleError(what.to_owned()));
+        }
+        if self.policer.is_some() && !matches!(self.action, Action::Police(_)) {
+            return Err(RuleError("policer: only a `police` rule has one".to_owned()));
         }
         if self.action == Action::Deny && self.set_dscp.is_some() {
             return Err(RuleError("setdscp: the rule denies its packets".to_owned()));
@@ -259,6 +264,19 @@ fn code_point(name: &str) -> Option<u16> {
     }
 }
 
+fn policer(text: &str) -> Result<String, String> {
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    let is_valid = text.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && text.chars().all(is_word)
+        && text.len() <= 63;
+    let what = || {
+        format!(
+            "policer: {text:?} is not a name: a letter, then letters, digits, `_` and `-`, at most 63"
+        )
+    };
+    is_valid.then(|| text.to_owned()).ok_or_else(what)
+}
+
 fn dscp(text: &str) -> Result<u8, String> {
     let number = Ranges::parse(text, 63, code_point)?.number();
     let number = number.and_then(|number| u8::try_from(number).ok());
@@ -314,6 +332,9 @@ impl fmt::Display for Rule {
         write!(f, "{}", self.action)?;
         if let Some(dscp) = self.set_dscp {
             write!(f, " setdscp {dscp}")?;
+        }
+        if let Some(policer) = &self.policer {
+            write!(f, " policer {policer}")?;
         }
         for (word, addresses) in [("from", &self.from), ("to", &self.to)] {
             if let Some(addresses) = addresses {
@@ -405,6 +426,7 @@ mod tests {
             "deny fragment middle df no",
             "count fragment last df yes dscp 0",
             "police 1mbit setdscp 46 ipproto udp dport 5060",
+            "police 1mbit policer voice-2 ipproto udp dport 5060",
             "mirror eth9 ipproto 4,41",
             "sample 1000 eth9 to 192.0.2.1",
         ] {
@@ -440,6 +462,9 @@ mod tests {
             ("deny from 2001:db8::/32 df yes", "df is a bit of IPv4"),
             ("permit df maybe", "\"maybe\" is unknown: yes or no"),
             ("permit setdscp 1,2", "\"1,2\" is not one code point"),
+            ("police 1mbit policer 2x", "\"2x\" is not a name"),
+            ("police 1mbit policer a.b", "\"a.b\" is not a name"),
+            ("permit policer web", "only a `police` rule has one"),
             ("permit setdscp 64", "64 is out of range: at most 63"),
             ("deny setdscp ef", "the rule denies its packets"),
             ("police 0pps", "\"0pps\" is not a rate above 0"),

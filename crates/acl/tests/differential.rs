@@ -62,6 +62,9 @@ fn rule(rng: &mut Rng) -> String {
     if !text.starts_with("deny") {
         add(&mut text, rng, &|rng| format!("setdscp {}", [0, 1, 46, 63][rng.usize(..4)]));
     }
+    if text.starts_with("police") {
+        add(&mut text, rng, &|rng| format!("policer {}", ["a", "b-2"][rng.usize(..2)]));
+    }
     add(&mut text, rng, &|rng| format!("from {}", prefixes(rng)));
     add(&mut text, rng, &|rng| format!("to {}", prefixes(rng)));
     match rng.u8(..6) {

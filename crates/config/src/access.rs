@@ -22,7 +22,7 @@
 
 use std::path::{Path, PathBuf};
 
-use acl::{Addresses, MOST_RULES, Rule};
+use acl::{AccessList, Addresses, MOST_RULES, Rule};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -127,6 +127,12 @@ pub(super) fn check(
                     problem_in(c, file.as_ref(), "access_list.file", line, &what);
                 }
             }
+        }
+        if let Some(policer) = AccessList::conflicting_policer(&rules) {
+            let what = format!(
+                "the policer {policer:?} has different rates: give its rules one rate, or names of their own"
+            );
+            c.problem(&name, "access_list.rules", what);
         }
         if rules.len() > MOST_RULES {
             c.problem(&name, "access_list", format!("more than {MOST_RULES} rules"));

@@ -10,8 +10,8 @@
 //! | fragment | one for each kind of fragment, and for packets with and without the bit Don't Fragment |
 //!
 //! Ports imply TCP or UDP, TCP flags imply TCP, and ICMP types and codes imply ICMP (RFC 8955, section 4.2.2).
-//! A rate becomes a policer and a rule that permits what it leaves, with the DSCP of a marking; of several rules
-//! each has a policer of its own.
+//! A rate becomes a policer and a rule that permits what it leaves, with the DSCP of a marking; several rules share
+//! the policer, whose name is made of a hash of the specification.
 //!
 //! A specification that access lists cannot express is refused as a whole, so that no packet is dropped that the
 //! specification is not about: offsets of IPv6 prefixes, flow labels, the bit Don't Fragment of IPv6, TCP
@@ -87,11 +87,13 @@ pub(crate) fn rules(flow: &FlowSpec, actions: &Actions) -> Result<Vec<Rule>, &'s
     }
     matches.retain(is_possible);
     let actions = rule_actions(actions);
+    let hash = (matches.len() > 1).then(|| feed::fnv1a(flow.to_string().bytes()));
     let expanded = matches.iter().flat_map(|rule| {
-        actions.iter().map(|(action, set_dscp)| Rule {
-            action: action.clone(),
-            set_dscp: *set_dscp,
-            ..rule.clone()
+        (1..).zip(&actions).map(move |(number, (action, set_dscp))| {
+            let is_policer = matches!(action, Action::Police(_));
+            let policer =
+                hash.filter(|_| is_policer).map(|hash| format!("flow-{hash:016x}-{number}"));
+            Rule { action: action.clone(), set_dscp: *set_dscp, policer, ..rule.clone() }
         })
     });
     Ok(expanded.collect())
@@ -356,6 +358,19 @@ mod tests {
             ["police 1mbit to 0.0.0.0/0 ipproto udp", "permit to 0.0.0.0/0 ipproto udp"]
         );
         assert_eq!(with(&[rate, proceed]), ["police 1mbit to 0.0.0.0/0 ipproto udp"]);
+        // The rate is that of both rules together.
+        let either = flow(FlowFamily::V4, &[4, 0x91, 0, 53]);
+        let texts = text(&either, &[rate]).unwrap();
+        let named = texts.iter().filter_map(|text| text.split(' ').nth(3)).collect::<Vec<_>>();
+        assert_eq!((texts.len(), named.len()), (4, 4));
+        assert!(texts[0].starts_with("police 1mbit policer flow-") && named[0] == named[2]);
+        assert_eq!(
+            (&*texts[1], &*texts[3]),
+            (
+                "permit to 0.0.0.0/0 ipproto 6,17 sport 53",
+                "permit to 0.0.0.0/0 ipproto 6,17 dport 53",
+            )
+        );
         let mark = [0x80, 9, 0, 0, 0, 0, 0, 46];
         assert_eq!(with(&[mark]), ["permit setdscp 46 to 0.0.0.0/0 ipproto udp"]);
         assert_eq!(with(&[mark, DISCARD]), ["deny to 0.0.0.0/0 ipproto udp"]);
