@@ -58,6 +58,8 @@ def rule(rng):
         words += ["dscp", numbers(rng, [0, 1, 10, 31, 32, 46, 63])]
     if rng.random() < 0.15:
         words += ["length", numbers(rng, [20, 28, 40, 60, 100, 600, 1300, 1400, 1500])]
+    if family is PREFIXES6 and "df" not in words and "icmp" not in words and rng.random() < 0.3:
+        words += rng.choice([["flowlabel", rng.choice(["0", "1-524287", "524288-1048575"])], ["srcbits", "::1/::1"], ["dstbits", "::/::1"]])
     # A rule about everything would hide those behind it.
     if len(words) <= 2:
         return rule(rng)

@@ -46,6 +46,8 @@ pub struct Classifier<A: PacketFamily> {
     valid: Box<[u64]>,
     /// The rule at each place.
     rules: Box<[u32]>,
+    /// The rules, by number, whose conditions on bits of addresses no row contains; empty if there is none.
+    with_bits: Box<[Option<Box<Rule>>]>,
 }
 
 impl<A: PacketFamily> Classifier<A> {
@@ -101,6 +103,7 @@ impl<A: PacketFamily> Classifier<A> {
             parts: words.div_ceil(64),
             valid: valid.into(),
             rules: by_place.into(),
+            with_bits: with_bits::<A>(rules),
         })
     }
 
@@ -130,15 +133,25 @@ impl<A: PacketFamily> Classifier<A> {
         }
     }
 
+    /// Returns whether a rule's conditions on bits of addresses hold.
+    #[inline]
+    pub(crate) fn allows_bits(&self, rule: u32, source: A, destination: A) -> bool {
+        match self.with_bits.get(rule as usize) {
+            Some(Some(rule)) => rule.allows_bits(source, destination),
+            _ => true,
+        }
+    }
+
     /// Returns the lowest rule from number `from` on, and below `lowest`, that matches a packet, among
     /// the words that are candidates of a summary; `lowest` if there is none. The packet's row in each
-    /// dimension is `row` of its number.
+    /// dimension is `row` of its number; `allows` has the conditions of a rule that are in no row.
     #[inline]
     pub(crate) fn lowest(
         &self,
         part: usize,
         mut candidates: u64,
         row: impl Fn(usize) -> u32,
+        allows: impl Fn(u32) -> bool,
         from: u32,
         mut lowest: u32,
     ) -> u32 {
@@ -154,7 +167,7 @@ impl<A: PacketFamily> Classifier<A> {
             while bits != 0 {
                 let place = 64 * word + bits.trailing_zeros() as usize;
                 let rule = self.rules.get(place).copied().unwrap_or(u32::MAX);
-                if rule >= from {
+                if rule >= from && allows(rule) {
                     lowest = lowest.min(rule);
                     break;
                 }
@@ -173,6 +186,7 @@ impl<A: PacketFamily> Classifier<A> {
             + self.dimensions.iter().map(Dimension::footprint).sum::<usize>()
             + size_of_val(&*self.valid)
             + size_of_val(&*self.rules)
+            + size_of_val(&*self.with_bits)
     }
 }
 
@@ -181,4 +195,14 @@ fn conditions(rule: &Rule) -> u32 {
     let addresses = [rule.from.is_some(), rule.to.is_some()].into_iter();
     let others = Field::ALL.into_iter().map(|field| rule.constrains(field));
     addresses.chain(others).fold(0, |number, has| number << 1 | u32::from(has))
+}
+
+/// Returns the rules of a family with conditions on bits of addresses, by number.
+fn with_bits<A: PacketFamily>(rules: &[Rule]) -> Box<[Option<Box<Rule>>]> {
+    let has_bits = |rule: &&Rule| rule.source_bits.is_some() || rule.destination_bits.is_some();
+    let is_relevant = |rule: &&Rule| rule.is_about::<A>() && has_bits(rule);
+    if !rules.iter().any(|rule| is_relevant(&rule)) {
+        return Box::default();
+    }
+    rules.iter().map(|rule| Some(rule).filter(is_relevant).cloned().map(Box::new)).collect()
 }

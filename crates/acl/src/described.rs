@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Fields that are not named are those of a packet without them: no protocol, no ports, no fragment, DSCP
-//! 0, the length of a header.
+//! and flow label 0, the length of a header.
 
 use wire::{ipv4, ipv6};
 
@@ -42,6 +42,9 @@ impl DescribedPacket {
 fn fields<A: PacketFamily>(rule: &Rule, header: usize) -> Result<Fields<A>, RuleError> {
     let src = address(rule.from.as_ref(), "from")?;
     let dst = address(rule.to.as_ref(), "to")?;
+    if rule.source_bits.is_some() || rule.destination_bits.is_some() {
+        return Err(RuleError("a packet has whole addresses: from ADDR to ADDR".into()));
+    }
     let number = |ranges: &Option<Ranges>, word: &str| match ranges {
         None => Ok(None),
         Some(ranges) => ranges.number().map(Some).ok_or_else(|| {
@@ -54,7 +57,7 @@ fn fields<A: PacketFamily>(rule: &Rule, header: usize) -> Result<Fields<A>, Rule
         Some(FragmentMatch::Later | FragmentMatch::Last) => FragmentKind::Last,
         Some(FragmentMatch::Middle) => FragmentKind::Middle,
     };
-    let length = number(&rule.lengths, "length")?.unwrap_or(header as u16);
+    let length = number(&rule.lengths, "length")?.unwrap_or(header as u32) as u16;
     let dscp = number(&rule.dscp, "dscp")?.unwrap_or(0) as u8;
     let mut fields = Fields::new(src, dst, length, dscp);
     fields.set_fragment(fragment, rule.dont_fragment == Some(true));
@@ -64,6 +67,7 @@ fn fields<A: PacketFamily>(rule: &Rule, header: usize) -> Result<Fields<A>, Rule
         (Field::DestinationPort, number(&rule.destination_ports, "dport")?),
         (Field::IcmpType, number(&rule.icmp_types, "icmptype")?),
         (Field::IcmpCode, number(&rule.icmp_codes, "icmpcode")?),
+        (Field::FlowLabel, number(&rule.flow_labels, "flowlabel")?),
         (Field::TcpFlags, rule.flags.map(|flags| flags.set.into())),
     ] {
         if let Some(value) = value {
@@ -110,6 +114,7 @@ mod tests {
             ("from 192.0.2.0/24 to 192.0.2.1", "from: a packet has one address here"),
             ("from ::1 to ::2 ipproto tcp dport 1-2", "dport: a packet has one value, and 1-2"),
             ("from ::1 to ::2 proto tcp", "\"proto\" is unknown"),
+            ("from ::1 to ::2 srcbits ::1/::1", "a packet has whole addresses"),
         ] {
             let error = DescribedPacket::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -134,8 +134,8 @@ impl FieldTable {
             match rule.ranges(field) {
                 Some(ranges) => {
                     for (first, last) in ranges.merged() {
-                        changes.push((first.into(), place));
-                        changes.push((usize::from(last) + 1, place));
+                        changes.push((first as usize, place));
+                        changes.push((last as usize + 1, place));
                     }
                 }
                 None => {
@@ -199,6 +199,7 @@ impl FieldTable {
             Field::Fragment => find(rows, |packet| packet.value(Field::Fragment)),
             Field::Dscp => find(rows, |packet| packet.value(Field::Dscp)),
             Field::Length => find(rows, |packet| packet.value(Field::Length)),
+            Field::FlowLabel => find(rows, |packet| packet.value(Field::FlowLabel)),
         }
     }
 

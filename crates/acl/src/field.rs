@@ -53,11 +53,13 @@ pub enum Field {
     Dscp,
     /// The length of the IP packet in bytes.
     Length,
+    /// The flow label of an IPv6 packet.
+    FlowLabel,
 }
 
 impl Field {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Protocol,
         Self::SourcePort,
         Self::DestinationPort,
@@ -67,6 +69,7 @@ impl Field {
         Self::Fragment,
         Self::Dscp,
         Self::Length,
+        Self::FlowLabel,
     ];
 
     /// Returns the number of values; a packet without the field has this one.
@@ -76,6 +79,7 @@ impl Field {
             Self::SourcePort | Self::DestinationPort | Self::Length => 1 << 16,
             Self::Fragment => 3 * FragmentKind::ALL.len(),
             Self::Dscp => 1 << 6,
+            Self::FlowLabel => 1 << 20,
         }
     }
 }

@@ -11,13 +11,15 @@ use fib::{Family, Prefix};
 use wire::ports::WITH_PORTS;
 use wire::{icmp, ipv4, ipv6, tcp};
 
-use crate::Addresses;
 use crate::field::{Field, FragmentKind};
+use crate::{AddressBits, Addresses};
 
 /// The value of a field of 8 bits that a packet does not have.
 const NO_BYTE: u16 = 1 << 8;
 /// The value of a port that a packet does not have.
 const NO_PORT: u32 = 1 << 16;
+/// The value of the flow label that an IPv4 packet does not have.
+const NO_FLOW_LABEL: u32 = 1 << 20;
 
 /// The fields of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,7 @@ pub struct Fields<A> {
     pub dst: A,
     source_port: u32,
     destination_port: u32,
+    flow_label: u32,
     protocol: u16,
     icmp_type: u16,
     icmp_code: u16,
@@ -60,6 +63,7 @@ impl<A: Family> Fields<A> {
             }
             Field::Dscp => self.dscp.into(),
             Field::Length => self.length.into(),
+            Field::FlowLabel => self.flow_label as usize,
         }
     }
 
@@ -69,6 +73,7 @@ impl<A: Family> Fields<A> {
             dst,
             source_port: NO_PORT,
             destination_port: NO_PORT,
+            flow_label: if A::BITS == 32 { NO_FLOW_LABEL } else { 0 },
             protocol: NO_BYTE,
             icmp_type: NO_BYTE,
             icmp_code: NO_BYTE,
@@ -93,14 +98,15 @@ impl<A: Family> Fields<A> {
     }
 
     /// Sets a field whose value is a number of the protocol or its header.
-    pub(crate) fn set(&mut self, field: Field, value: u16) {
+    pub(crate) fn set(&mut self, field: Field, value: u32) {
         match field {
-            Field::Protocol => self.protocol = value,
-            Field::SourcePort => self.source_port = value.into(),
-            Field::DestinationPort => self.destination_port = value.into(),
-            Field::IcmpType => self.icmp_type = value,
-            Field::IcmpCode => self.icmp_code = value,
-            Field::TcpFlags => self.flags = value,
+            Field::Protocol => self.protocol = value as u16,
+            Field::SourcePort => self.source_port = value,
+            Field::DestinationPort => self.destination_port = value,
+            Field::IcmpType => self.icmp_type = value as u16,
+            Field::IcmpCode => self.icmp_code = value as u16,
+            Field::TcpFlags => self.flags = value as u16,
+            Field::FlowLabel => self.flow_label = value,
             Field::Fragment | Field::Dscp | Field::Length => {}
         }
     }
@@ -221,6 +227,9 @@ pub trait PacketFamily: Family + Debug {
     /// Reads the fields of an IP packet of this family; `None` if its header is not valid.
     fn fields(packet: &[u8]) -> Option<Fields<Self>>;
 
+    /// Returns whether an address has these bits; none of IPv4 has.
+    fn has_bits(self, bits: AddressBits) -> bool;
+
     /// Returns the prefixes of this family.
     fn prefixes(addresses: &Addresses) -> &[Prefix<Self>];
 }
@@ -251,6 +260,10 @@ impl PacketFamily for u32 {
         Some(fields)
     }
 
+    fn has_bits(self, _: AddressBits) -> bool {
+        false
+    }
+
     fn prefixes(addresses: &Addresses) -> &[Prefix<Self>] {
         &addresses.v4
     }
@@ -269,6 +282,7 @@ impl PacketFamily for u128 {
         let length = packet.payload_len().saturating_add(ipv6::LEN as u16);
         let mut fields =
             Fields::new(packet.src(), packet.dst(), length, packet.traffic_class() >> 2);
+        fields.flow_label = packet.flow_label();
         let payload = packet.payload();
         let upper = walk(packet.next_header(), payload);
         fields.fragment = upper.fragment;
@@ -278,6 +292,10 @@ impl PacketFamily for u128 {
             fields.read_upper(protocol, payload.get(upper.offset..).unwrap_or_default());
         }
         Some(fields)
+    }
+
+    fn has_bits(self, bits: AddressBits) -> bool {
+        bits.matches(self)
     }
 
     fn prefixes(addresses: &Addresses) -> &[Prefix<Self>] {

@@ -184,7 +184,7 @@ mod tests {
             "police 1pps dscp 6",
         ];
         let list = InstalledList::new(list(&rules), 1);
-        let at = |rule: usize| list.policer(rule).map(|policer| std::ptr::from_ref(policer));
+        let at = |rule: usize| list.policer(rule).map(std::ptr::from_ref);
         assert_eq!((at(0), at(1), at(6)), (at(4), None, None));
         let distinct = [0, 2, 3, 5].map(|rule| at(rule).unwrap());
         assert_eq!(HashSet::from(distinct).len(), 4);

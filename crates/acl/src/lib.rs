@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address_bits;
 mod addresses;
 mod classifier;
 mod counters;
@@ -46,6 +47,7 @@ mod rows;
 mod rule;
 mod text;
 
+pub use address_bits::AddressBits;
 pub use addresses::Addresses;
 pub use classifier::{Classifier, MOST_RULES};
 pub use counters::{RuleCount, RuleCounters};

@@ -213,11 +213,17 @@ impl<A: PacketFamily> Matcher<A> {
     pub fn first(&self, classifier: &Classifier<A>, at: usize, from: u32) -> Option<u32> {
         let row =
             |dimension: usize| self.rows.get(dimension * self.room + at).map_or(0, |&Hop(row)| row);
+        let allows = |rule: u32| match (self.sources.get(at), self.destinations.get(at)) {
+            (Some(source), Some(destination)) => {
+                classifier.allows_bits(rule, *source, *destination)
+            }
+            _ => true,
+        };
         let mut lowest = u32::MAX;
         for part in 0..classifier.parts() {
             let candidates = self.candidates.get(part * self.room + at).copied().unwrap_or(0);
             if candidates != 0 {
-                lowest = classifier.lowest(part, candidates, row, from, lowest);
+                lowest = classifier.lowest(part, candidates, row, allows, from, lowest);
             }
         }
         (lowest != u32::MAX).then_some(lowest)

@@ -158,8 +158,16 @@ fn conditions<A: PacketFamily>(rule: &Rule, ip: &str, family: &str, fragments: &
             let _ = write!(text, "{ip} {word} {} ", prefixes::<A>(addresses));
         }
     }
+    for (word, bits) in [("saddr", rule.source_bits), ("daddr", rule.destination_bits)] {
+        if let Some(bits) = bits {
+            let _ = write!(text, "{ip} {word} {} ", bits.nft());
+        }
+    }
     if let Some(dscp) = &rule.dscp {
         let _ = write!(text, "{ip} dscp {} ", set(dscp));
+    }
+    if let Some(labels) = &rule.flow_labels {
+        let _ = write!(text, "{ip} flowlabel {} ", set(labels));
     }
     text.push_str(fragments);
     if let Some(lengths) = &rule.lengths {

@@ -4,11 +4,11 @@ use std::fmt;
 
 /// Inclusive ranges of numbers, in the order in which they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ranges(Vec<(u16, u16)>);
+pub struct Ranges(Vec<(u32, u32)>);
 
 impl Ranges {
     /// Makes ranges from their first and last numbers.
-    pub fn new(ranges: Vec<(u16, u16)>) -> Self {
+    pub fn new(ranges: Vec<(u32, u32)>) -> Self {
         Self(ranges)
     }
 
@@ -25,7 +25,7 @@ impl Ranges {
     }
 
     /// Makes the range of one number.
-    pub fn single(number: u16) -> Self {
+    pub fn single(number: u32) -> Self {
         Self(vec![(number, number)])
     }
 
@@ -37,10 +37,10 @@ impl Ranges {
     /// A description of the error.
     pub fn parse(
         text: &str,
-        most: u16,
-        name: impl Fn(&str) -> Option<u16>,
+        most: u32,
+        name: impl Fn(&str) -> Option<u32>,
     ) -> Result<Self, String> {
-        let number = |text: &str| match text.parse::<u16>() {
+        let number = |text: &str| match text.parse::<u32>() {
             Ok(number) if number <= most => Ok(number),
             Ok(_) => Err(format!("{text} is out of range: at most {most}")),
             Err(_) => name(text).ok_or_else(|| format!("{text:?} is not a number up to {most}")),
@@ -60,23 +60,23 @@ impl Ranges {
     }
 
     /// Returns whether a number is in a range.
-    pub fn contains(&self, number: u16) -> bool {
+    pub fn contains(&self, number: u32) -> bool {
         self.iter().any(|(first, last)| (first..=last).contains(&number))
     }
 
     /// Iterates over the ranges.
-    pub fn iter(&self) -> impl Iterator<Item = (u16, u16)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
         self.0.iter().copied()
     }
 
     /// Returns the ranges in ascending order, those that touch as one.
-    pub fn merged(&self) -> Vec<(u16, u16)> {
+    pub fn merged(&self) -> Vec<(u32, u32)> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
-        let mut merged: Vec<(u16, u16)> = Vec::new();
+        let mut merged: Vec<(u32, u32)> = Vec::new();
         for (first, last) in sorted {
             match merged.last_mut() {
-                Some((_, end)) if u32::from(first) <= u32::from(*end) + 1 => *end = last.max(*end),
+                Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
                 _ => merged.push((first, last)),
             }
         }
@@ -84,7 +84,7 @@ impl Ranges {
     }
 
     /// Returns the number, if there is only one.
-    pub fn number(&self) -> Option<u16> {
+    pub fn number(&self) -> Option<u32> {
         match self.0[..] {
             [(first, last)] if first == last => Some(first),
             _ => None,

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::field::{Field, FragmentKind};
 use crate::fields::{Fields, PacketFamily};
-use crate::{Addresses, Ranges};
+use crate::{AddressBits, Addresses, Ranges};
 
 /// The action of a rule on a packet that it matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +137,10 @@ pub struct Rule {
     pub from: Option<Addresses>,
     /// The destination's prefixes.
     pub to: Option<Addresses>,
+    /// Bits of the source, which only IPv6 packets have.
+    pub source_bits: Option<AddressBits>,
+    /// Bits of the destination, which only IPv6 packets have.
+    pub destination_bits: Option<AddressBits>,
     /// The protocols.
     pub protocols: Option<Ranges>,
     /// The source ports.
@@ -157,6 +161,8 @@ pub struct Rule {
     pub dscp: Option<Ranges>,
     /// The lengths of the IP packet in bytes.
     pub lengths: Option<Ranges>,
+    /// The flow labels, which only IPv6 packets have.
+    pub flow_labels: Option<Ranges>,
 }
 
 impl Rule {
@@ -168,6 +174,8 @@ impl Rule {
             policer: None,
             from: None,
             to: None,
+            source_bits: None,
+            destination_bits: None,
             protocols: None,
             source_ports: None,
             destination_ports: None,
@@ -178,17 +186,31 @@ impl Rule {
             dont_fragment: None,
             dscp: None,
             lengths: None,
+            flow_labels: None,
         }
     }
 
     /// Returns whether packets of a family can match: each list of addresses has one of it, and only IPv4 has
-    /// the bit Don't Fragment.
+    /// the bit Don't Fragment, only IPv6 flow labels and conditions on bits of addresses.
     pub fn is_about<A: PacketFamily>(&self) -> bool {
-        if A::BITS > 32 && self.dont_fragment.is_some() {
+        let is_of_other =
+            if A::BITS > 32 { self.dont_fragment.is_some() } else { self.is_of_ipv6() };
+        if is_of_other {
             return false;
         }
         let has = |addresses: &Addresses| !A::prefixes(addresses).is_empty();
         self.from.iter().chain(&self.to).all(has)
+    }
+
+    /// Returns whether a condition is one on packets of IPv6.
+    pub(crate) fn is_of_ipv6(&self) -> bool {
+        self.flow_labels.is_some() || self.source_bits.is_some() || self.destination_bits.is_some()
+    }
+
+    /// Returns whether addresses fulfil the conditions on their bits.
+    pub(crate) fn allows_bits<A: PacketFamily>(&self, src: A, dst: A) -> bool {
+        self.source_bits.is_none_or(|bits| src.has_bits(bits))
+            && self.destination_bits.is_none_or(|bits| dst.has_bits(bits))
     }
 
     /// Returns whether a packet fulfils all conditions. O(prefixes and ranges of the rule).
@@ -200,6 +222,7 @@ impl Rule {
         };
         is_in(&self.from, packet.src)
             && is_in(&self.to, packet.dst)
+            && self.allows_bits(packet.src, packet.dst)
             && Field::ALL.into_iter().all(|field| self.allows(field, packet.value(field)))
     }
 
@@ -229,7 +252,7 @@ impl Rule {
                 self.fragment.is_none_or(|fragment| fragment.matches(kind))
                     && self.dont_fragment.is_none_or(|is_set| bit == usize::from(is_set))
             }
-            _ => self.ranges(field).is_some_and(|ranges| ranges.contains(value as u16)),
+            _ => self.ranges(field).is_some_and(|ranges| ranges.contains(value as u32)),
         }
     }
 
@@ -243,6 +266,7 @@ impl Rule {
             Field::IcmpCode => self.icmp_codes.as_ref(),
             Field::Dscp => self.dscp.as_ref(),
             Field::Length => self.lengths.as_ref(),
+            Field::FlowLabel => self.flow_labels.as_ref(),
             Field::TcpFlags | Field::Fragment => None,
         }
     }

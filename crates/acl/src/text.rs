@@ -16,6 +16,7 @@
 //! | `setdscp` | the code point that packets get |
 //! | `policer` | the name of the policer that `police` rules of the list share |
 //! | `from`, `to` | prefixes, addresses, and `@` with the name of a list of them; `any` |
+//! | `srcbits`, `dstbits` | bits of the IPv6 source or destination: `::1200/::ff00`, a value and a mask |
 //! | `ipproto` | protocols by number or name |
 //! | `sport`, `dport` | ports, for TCP, UDP, UDP-Lite, SCTP and DCCP |
 //! | `icmptype`, `icmpcode` | numbers, with `ipproto icmp` or `ipproto ipv6-icmp` |
@@ -24,6 +25,7 @@
 //! | `df` | `yes` or `no`: the bit Don't Fragment of IPv4 |
 //! | `dscp` | code points by number or name (RFC 2474, 2597, 3246, 5865, 8622) |
 //! | `length` | bytes of the IP packet |
+//! | `flowlabel` | flow labels of IPv6 (RFC 6437) |
 //!
 //! Several values of a word have commas between them, without spaces; two numbers with `-` are a range.
 
@@ -32,7 +34,7 @@ use std::fmt;
 use wire::ports::WITH_PORTS;
 use wire::tcp;
 
-use crate::{Action, Addresses, FragmentMatch, Ranges, Rate, Rule, TcpFlags};
+use crate::{Action, AddressBits, Addresses, FragmentMatch, Ranges, Rate, Rule, TcpFlags};
 
 /// The error of a rule's text: what is wrong, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +86,7 @@ const FLAGS: [(&str, u8); 8] = [
     ("cwr", tcp::CWR),
 ];
 
-const WORDS: &str = "from, to, ipproto, sport, dport, icmptype, icmpcode, flags, fragment, df, dscp, length, setdscp or policer";
+const WORDS: &str = "from, to, srcbits, dstbits, ipproto, sport, dport, icmptype, icmpcode, flags, fragment, df, dscp, length, flowlabel, setdscp or policer";
 const ACTIONS: &str = "permit, deny, count, police, mirror or sample";
 
 impl Rule {
@@ -113,16 +115,19 @@ impl Rule {
                 "policer" => rule.policer = Some(policer(value()?)?),
                 "from" => rule.from = addresses(value()?, list)?,
                 "to" => rule.to = addresses(value()?, list)?,
+                "srcbits" => rule.source_bits = Some(AddressBits::parse(value()?)?),
+                "dstbits" => rule.destination_bits = Some(AddressBits::parse(value()?)?),
                 "ipproto" => rule.protocols = Some(Ranges::parse(value()?, 255, protocol)?),
-                "sport" => rule.source_ports = Some(numbers(value()?, u16::MAX)?),
-                "dport" => rule.destination_ports = Some(numbers(value()?, u16::MAX)?),
+                "sport" => rule.source_ports = Some(numbers(value()?, u16::MAX.into())?),
+                "dport" => rule.destination_ports = Some(numbers(value()?, u16::MAX.into())?),
                 "icmptype" => rule.icmp_types = Some(numbers(value()?, 255)?),
                 "icmpcode" => rule.icmp_codes = Some(numbers(value()?, 255)?),
                 "flags" => rule.flags = Some(flags(value()?)?),
                 "fragment" => rule.fragment = Some(fragment(value()?)?),
                 "df" => rule.dont_fragment = Some(yes_or_no(value()?)?),
                 "dscp" => rule.dscp = Some(Ranges::parse(value()?, 63, code_point)?),
-                "length" => rule.lengths = Some(numbers(value()?, u16::MAX)?),
+                "length" => rule.lengths = Some(numbers(value()?, u16::MAX.into())?),
+                "flowlabel" => rule.flow_labels = Some(numbers(value()?, 0xf_ffff)?),
                 _ => return Err(RuleError(format!("{word:?} is unknown: {WORDS}"))),
             }
         }
@@ -135,7 +140,7 @@ impl Rule {
         let is = |protocols: &[u8]| {
             self.protocols.as_ref().is_some_and(|ranges| {
                 ranges.iter().all(|(first, last)| {
-                    (first..=last).all(|number| protocols.iter().any(|p| u16::from(*p) == number))
+                    (first..=last).all(|number| protocols.iter().any(|p| u32::from(*p) == number))
                 })
             })
         };
@@ -164,10 +169,11 @@ impl Rule {
             return Err(RuleError("setdscp: the rule denies its packets".to_owned()));
         }
         if !self.is_about::<u32>() && !self.is_about::<u128>() {
-            let what = if self.dont_fragment.is_some() {
-                "df is a bit of IPv4: use IPv4 addresses"
-            } else {
-                "no packet has a source and a destination of different families"
+            let what = match (self.dont_fragment.is_some(), self.is_of_ipv6()) {
+                (true, true) => "df is of IPv4, and flowlabel, srcbits and dstbits are of IPv6",
+                (true, false) => "df is a bit of IPv4: use IPv4 addresses",
+                (false, true) => "flowlabel, srcbits and dstbits are of IPv6: use IPv6 addresses",
+                (false, false) => "no packet has a source and a destination of different families",
             };
             return Err(RuleError(what.to_owned()));
         }
@@ -238,18 +244,18 @@ fn addresses<'l>(
     Ok(Some(addresses))
 }
 
-fn numbers(text: &str, most: u16) -> Result<Ranges, String> {
+fn numbers(text: &str, most: u32) -> Result<Ranges, String> {
     Ranges::parse(text, most, |_| None)
 }
 
-fn protocol(name: &str) -> Option<u16> {
+fn protocol(name: &str) -> Option<u32> {
     PROTOCOLS.iter().find(|(known, _)| *known == name).map(|(_, number)| (*number).into())
 }
 
-fn code_point(name: &str) -> Option<u16> {
+fn code_point(name: &str) -> Option<u32> {
     let digit = |at: usize| {
         let digit = name.as_bytes().get(at)?;
-        digit.is_ascii_digit().then(|| u16::from(digit - b'0'))
+        digit.is_ascii_digit().then(|| u32::from(digit - b'0'))
     };
     match (name.len(), name.get(..2)?) {
         (2, "ef") => Some(46),
@@ -341,6 +347,11 @@ impl fmt::Display for Rule {
                 write!(f, " {word} {addresses}")?;
             }
         }
+        for (word, bits) in [("srcbits", self.source_bits), ("dstbits", self.destination_bits)] {
+            if let Some(bits) = bits {
+                write!(f, " {word} {bits}")?;
+            }
+        }
         for (word, ranges) in [
             ("ipproto", &self.protocols),
             ("sport", &self.source_ports),
@@ -372,7 +383,9 @@ impl fmt::Display for Rule {
         if let Some(is_set) = self.dont_fragment {
             write!(f, " df {}", if is_set { "yes" } else { "no" })?;
         }
-        for (word, ranges) in [("dscp", &self.dscp), ("length", &self.lengths)] {
+        for (word, ranges) in
+            [("dscp", &self.dscp), ("length", &self.lengths), ("flowlabel", &self.flow_labels)]
+        {
             if let Some(ranges) = ranges {
                 write!(f, " {word} {ranges}")?;
             }
@@ -381,9 +394,9 @@ impl fmt::Display for Rule {
     }
 }
 
-fn protocol_name(number: u16) -> Option<&'static str> {
+fn protocol_name(number: u32) -> Option<&'static str> {
     // The last of two names is the one of /etc/protocols.
-    PROTOCOLS.iter().rev().find(|(_, known)| u16::from(*known) == number).map(|(name, _)| *name)
+    PROTOCOLS.iter().rev().find(|(_, known)| u32::from(*known) == number).map(|(name, _)| *name)
 }
 
 impl fmt::Display for TcpFlags {
@@ -425,6 +438,8 @@ mod tests {
             "police 1000pps fragment later dscp 46,8 length 0-128",
             "deny fragment middle df no",
             "count fragment last df yes dscp 0",
+            "permit from 2001:db8::/32 flowlabel 0,70000-1048575",
+            "deny to 2001:db8::/32 srcbits ::12:0:0/::ff:0:0 dstbits ::1/::f ipproto udp",
             "police 1mbit setdscp 46 ipproto udp dport 5060",
             "police 1mbit policer voice-2 ipproto udp dport 5060",
             "mirror eth9 ipproto 4,41",
@@ -442,12 +457,12 @@ mod tests {
         for (text, part) in [
             ("", "an empty rule: begin with permit, deny"),
             ("drop from any", "\"drop\" is not an action: permit, deny"),
-            ("deny src 10.0.0.1", "\"src\" is unknown: from, to, ipproto"),
+            ("deny src 10.0.0.1", "\"src\" is unknown: from, to, srcbits"),
             ("deny from", "\"from\" has no value"),
             ("deny from 10.0.0.1/8", "has host bits set; did you mean 10.0.0.0/8?"),
             ("deny from @x", "there is no prefix list \"x\""),
             ("deny from 10.0.0.1 to ::1", "a source and a destination of different families"),
-            ("deny dport 65536", "\"65536\" is not a number up to 65535"),
+            ("deny dport 65536", "65536 is out of range: at most 65535"),
             ("deny dport 90-80", "90-80 is empty: write 80-90"),
             ("deny dport 1 dport 2", "\"dport\" is a duplicate: separate values by commas"),
             ("deny ipproto gre dport 1", "sport and dport need a protocol with ports"),
@@ -457,6 +472,11 @@ mod tests {
             ("deny ipproto tcp flags none", "examines no flag"),
             ("deny ipproto tcp flags sin", "\"sin\" is no TCP flag"),
             ("deny ipproto 300", "300 is out of range: at most 255"),
+            ("deny flowlabel 1048576", "out of range: at most 1048575"),
+            ("deny to 192.0.2.1 flowlabel 1", "srcbits and dstbits are of IPv6: use"),
+            ("deny df yes flowlabel 1", "df is of IPv4, and flowlabel"),
+            ("deny srcbits ::1", "\"::1\" is not an IPv6 value and a mask"),
+            ("deny dstbits ::3/::1", "\"::3/::1\" has bits beyond its mask"),
             ("deny dscp af44", "\"af44\" is not a number up to 63"),
             ("deny ipproto tcp dport 1 fragment later", "later fragments have no ports"),
             ("deny from 2001:db8::/32 df yes", "df is a bit of IPv4"),

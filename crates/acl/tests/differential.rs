@@ -34,7 +34,7 @@ fn prefixes(rng: &mut Rng) -> String {
     each.collect::<Vec<_>>().join(",")
 }
 
-fn ranges(rng: &mut Rng, most: u16) -> String {
+fn ranges(rng: &mut Rng, most: u32) -> String {
     let values = [0, 1, 7, 8, 22, 53, 80, most / 2, most - 1, most];
     let value = |rng: &mut Rng| values[rng.usize(..values.len())].min(most);
     let each = (0..rng.usize(1..4)).map(|_| {
@@ -74,11 +74,11 @@ fn rule(rng: &mut Rng) -> String {
                 let flags = ["syn/syn,ack", "none/fin,syn", "ack", "fin,psh,urg"];
                 format!("flags {}", flags[rng.usize(..flags.len())])
             });
-            add(&mut text, rng, &|rng| format!("dport {}", ranges(rng, u16::MAX)));
+            add(&mut text, rng, &|rng| format!("dport {}", ranges(rng, 65_535)));
         }
         1 => {
             text.push_str(" ipproto udp,17,sctp");
-            add(&mut text, rng, &|rng| format!("sport {}", ranges(rng, u16::MAX)));
+            add(&mut text, rng, &|rng| format!("sport {}", ranges(rng, 65_535)));
         }
         2 => {
             text.push_str(if rng.bool() { " ipproto icmp" } else { " ipproto ipv6-icmp" });
@@ -86,8 +86,8 @@ fn rule(rng: &mut Rng) -> String {
             add(&mut text, rng, &|rng| format!("icmpcode {}", ranges(rng, 255)));
         }
         3 => {
-            add(&mut text, rng, &|rng| format!("sport {}", ranges(rng, u16::MAX)));
-            add(&mut text, rng, &|rng| format!("dport {}", ranges(rng, u16::MAX)));
+            add(&mut text, rng, &|rng| format!("sport {}", ranges(rng, 65_535)));
+            add(&mut text, rng, &|rng| format!("dport {}", ranges(rng, 65_535)));
         }
         4 => add(&mut text, rng, &|rng| format!("ipproto {}", ranges(rng, 255))),
         _ => {}
@@ -99,6 +99,12 @@ fn rule(rng: &mut Rng) -> String {
     add(&mut text, rng, &|rng| format!("df {}", ["yes", "no"][rng.usize(..2)]));
     add(&mut text, rng, &|rng| format!("dscp {}", ranges(rng, 63)));
     add(&mut text, rng, &|rng| format!("length {}", ranges(rng, 200)));
+    if rng.u8(..4) == 0 {
+        add(&mut text, rng, &|rng| format!("flowlabel {}", ranges(rng, 0xf_ffff)));
+        let bits = ["::1/::1", "::/::1", "2001::/ffff::", "::1:0:0:0:0/::f:0:0:0:0"];
+        add(&mut text, rng, &|rng| format!("srcbits {}", bits[rng.usize(..4)]));
+        add(&mut text, rng, &|rng| format!("dstbits {}", bits[rng.usize(..4)]));
+    }
     text
 }
 
@@ -149,7 +155,8 @@ fn packet(rng: &mut Rng, is_v6: bool) -> Vec<u8> {
             (payload, next) = (header, kind);
         }
         let dscp = rng.u8(..64) & [63, 0, 1][rng.usize(..3)];
-        bytes.extend([0x60 | dscp >> 2, dscp << 6, 0, 0]);
+        let label = [0, 1, 0x7fff, 0xf_ffff, rng.u32(..1 << 20)][rng.usize(..5)].to_be_bytes();
+        bytes.extend([0x60 | dscp >> 2, dscp << 6 | label[1], label[2], label[3]]);
         bytes.extend((payload.len() as u16).to_be_bytes());
         bytes.extend([next, 64]);
         for _ in 0..2 {

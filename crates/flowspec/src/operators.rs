@@ -69,22 +69,22 @@ fn holds(operators: &[Operator], holds: impl Fn(Operator) -> bool) -> bool {
 
 /// Returns the ranges of numbers up to `max` for which numeric comparisons hold, in ascending order.
 /// O(n²) for n operators.
-pub(crate) fn ranges(operators: &[Operator], max: u16) -> Vec<(u16, u16)> {
+pub(crate) fn ranges(operators: &[Operator], max: u32) -> Vec<(u32, u32)> {
     // Between these numbers nothing changes.
     let mut starts: Vec<u64> = vec![0];
     starts.extend(operators.iter().flat_map(|op| [op.value, op.value.saturating_add(1)]));
     starts.retain(|start| *start <= max.into());
     starts.sort_unstable();
     starts.dedup();
-    let ends = starts.iter().skip(1).map(|next| (next - 1) as u16).chain([max]);
-    let mut ranges: Vec<(u16, u16)> = Vec::new();
+    let ends = starts.iter().skip(1).map(|next| (next - 1) as u32).chain([max]);
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
     for (&start, end) in starts.iter().zip(ends) {
         if !holds(operators, |operator| operator.compares(start)) {
             continue;
         }
         match ranges.last_mut() {
             Some((_, last)) if u64::from(*last) + 1 == start => *last = end,
-            _ => ranges.push((start as u16, end)),
+            _ => ranges.push((start as u32, end)),
         }
     }
     ranges
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn lists_of_the_standard_have_their_ranges() {
         let ports = parse(&[0x03, 0x89, 0x45, 0x8b, 0x91, 0x1f, 0x90]);
-        assert_eq!(ranges(&ports, u16::MAX), [(137, 139), (8080, 8080)]);
+        assert_eq!(ranges(&ports, u16::MAX.into()), [(137, 139), (8080, 8080)]);
         assert_eq!(numeric_text(&ports), ">=137&<=139|=8080");
         assert_eq!(ranges(&parse(&[0x81, 0x06]), 255), [(6, 6)]);
     }
@@ -158,7 +158,7 @@ mod tests {
                 })
                 .collect();
             let by_ranges = ranges(&list, 255);
-            for number in 0..=255u16 {
+            for number in 0..=255u32 {
                 // OR of ANDs, by splitting the list.
                 let mut groups: Vec<Vec<Operator>> = Vec::new();
                 for operator in &list {

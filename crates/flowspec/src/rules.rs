@@ -14,10 +14,10 @@
 //! the policer, whose name is made of a hash of the specification.
 //!
 //! A specification that access lists cannot express is refused as a whole, so that no packet is dropped that the
-//! specification is not about: offsets of IPv6 prefixes, flow labels, the bit Don't Fragment of IPv6, TCP
+//! specification is not about: the bit Don't Fragment of IPv6, TCP
 //! flags of the upper octet, and redirection.
 
-use acl::{Action, Addresses, Field, FragmentMatch, Ranges, Rule, TcpFlags};
+use acl::{Action, AddressBits, Addresses, Field, FragmentMatch, Ranges, Rule, TcpFlags};
 use fib::Prefix;
 
 use crate::action::Actions;
@@ -27,8 +27,8 @@ use crate::flow::{
 };
 use crate::operators::{self, Operator};
 
-const TCP: u16 = 6;
-const UDP: u16 = 17;
+const TCP: u32 = 6;
+const UDP: u32 = 17;
 
 /// A flag of TCP.
 const FIN: u8 = 1;
@@ -49,27 +49,27 @@ pub(crate) fn rules(flow: &FlowSpec, actions: &Actions) -> Result<Vec<Rule>, &'s
     if let Some(action) = actions.unsupported {
         return Err(action);
     }
-    if flow.operators(FLOW_LABEL).is_some() {
-        return Err("flow labels");
-    }
     let numbers =
         |kind, max| flow.operators(kind).map(|list| Ranges::new(operators::ranges(list, max)));
     let mut base = Rule::all(Action::Permit);
-    base.to = addresses(flow, DESTINATION)?;
-    base.from = addresses(flow, SOURCE)?;
+    base.to = addresses(flow, DESTINATION);
+    base.from = addresses(flow, SOURCE);
+    base.destination_bits = address_bits(flow, DESTINATION);
+    base.source_bits = address_bits(flow, SOURCE);
     if base.to.is_none() && base.from.is_none() {
         // A rule without prefixes would be about both families.
         base.to = Some(prefix(FlowPrefix::ALL, flow.family));
     }
     base.protocols = protocols(flow);
-    base.source_ports = numbers(SOURCE_PORT, u16::MAX);
-    base.destination_ports = numbers(DESTINATION_PORT, u16::MAX);
+    base.source_ports = numbers(SOURCE_PORT, u16::MAX.into());
+    base.destination_ports = numbers(DESTINATION_PORT, u16::MAX.into());
     base.icmp_types = numbers(ICMP_TYPE, 255);
     base.icmp_codes = numbers(ICMP_CODE, 255);
-    base.lengths = numbers(LENGTH, u16::MAX);
+    base.lengths = numbers(LENGTH, u16::MAX.into());
     base.dscp = numbers(DSCP, 63);
+    base.flow_labels = numbers(FLOW_LABEL, 0xf_ffff);
     let mut matches = vec![base];
-    if let Some(ports) = numbers(PORT, u16::MAX) {
+    if let Some(ports) = numbers(PORT, u16::MAX.into()) {
         expand(&mut matches, &[true, false], |rule, is_source| {
             let condition =
                 if *is_source { &mut rule.source_ports } else { &mut rule.destination_ports };
@@ -121,11 +121,26 @@ fn is_possible(rule: &Rule) -> bool {
     !(Field::ALL.into_iter().any(is_never) || has_header && is_later)
 }
 
-fn addresses(flow: &FlowSpec, kind: u8) -> Result<Option<Addresses>, &'static str> {
-    match flow.condition(kind) {
-        Some(Condition::Prefix(FlowPrefix { offset: 1.., .. })) => Err("an offset of a prefix"),
-        Some(Condition::Prefix(compared)) => Ok(Some(prefix(*compared, flow.family))),
-        _ => Ok(None),
+fn addresses(flow: &FlowSpec, kind: u8) -> Option<Addresses> {
+    match flow.condition(kind)? {
+        Condition::Prefix(compared @ FlowPrefix { offset: 0, .. }) => {
+            Some(prefix(*compared, flow.family))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the bits of a prefix with an offset.
+fn address_bits(flow: &FlowSpec, kind: u8) -> Option<AddressBits> {
+    match flow.condition(kind)? {
+        Condition::Prefix(FlowPrefix { offset: 0, .. }) => None,
+        Condition::Prefix(FlowPrefix { len, offset, bits }) => {
+            // The ones behind the first `len` and the first `offset` bits.
+            let shifted = |bits: u128, len: &u8| bits.checked_shr((*len).into()).unwrap_or(0);
+            let mask = shifted(u128::MAX, offset) & !shifted(u128::MAX, len);
+            Some(AddressBits::new(shifted(*bits, offset), mask))
+        }
+        _ => None,
     }
 }
 
@@ -142,7 +157,7 @@ fn protocols(flow: &FlowSpec) -> Option<Ranges> {
     let mut allowed =
         flow.operators(PROTOCOL).map(|list| Ranges::new(operators::ranges(list, 255)));
     let icmp = if flow.family == FlowFamily::V4 { 1 } else { 58 };
-    let implied: [(&[u8], &[u16]); 3] = [
+    let implied: [(&[u8], &[u32]); 3] = [
         (&[PORT, DESTINATION_PORT, SOURCE_PORT], &[TCP, UDP]),
         (&[TCP_FLAGS], &[TCP]),
         (&[ICMP_TYPE, ICMP_CODE], &[icmp]),
@@ -272,7 +287,7 @@ mod tests {
 
     #[test]
     fn flow_has_its_rules() {
-        let cases: [(FlowFamily, &[u8], &[&str]); 12] = [
+        let cases: [(FlowFamily, &[u8], &[&str]); 14] = [
             (FlowFamily::V4, &[1, 24, 192, 0, 2], &["deny to 192.0.2.0/24"]),
             (FlowFamily::V4, &[3, 0x81, 17], &["deny to 0.0.0.0/0 ipproto udp"]),
             (FlowFamily::V6, &[3, 0x81, 17], &["deny to ::/0 ipproto udp"]),
@@ -312,6 +327,12 @@ mod tests {
                 &["deny to 0.0.0.0/0 ipproto tcp flags syn/syn,ack"],
             ),
             (FlowFamily::V4, &[12, 0x80, 6], &["deny to 0.0.0.0/0 fragment yes"]),
+            (FlowFamily::V6, &[13, 0x81, 9], &["deny to ::/0 flowlabel 9"]),
+            (
+                FlowFamily::V6,
+                &[1, 48, 32, 1, 2, 2, 128, 120, 7],
+                &["deny to ::/0 srcbits ::7/::ff dstbits 0:0:102::/0:0:ffff::"],
+            ),
             (
                 FlowFamily::V4,
                 &[10, 0x13, 0x02, 0x58, 0xd5, 0x05, 0xdc, 11, 0x81, 46, 12, 0x82, 2],
@@ -389,9 +410,7 @@ mod tests {
     #[test]
     fn conditions_beyond_access_lists_are_refused() {
         for (family, octets, expected) in [
-            (FlowFamily::V6, &[13, 0x81, 1][..], "flow labels"),
-            (FlowFamily::V6, &[1, 48, 32, 1, 2], "an offset of a prefix"),
-            (FlowFamily::V4, &[12, 0x80, 16], "unknown fragment bits"),
+            (FlowFamily::V4, &[12, 0x80, 16][..], "unknown fragment bits"),
             (FlowFamily::V6, &[12, 0x80, 1], "the fragment bit DF, which IPv6 does not have"),
             (FlowFamily::V4, &[9, 0x91, 1, 0], "TCP flags of the upper octet"),
         ] {
@@ -436,8 +455,8 @@ mod tests {
         let has_ports = matches!(protocol, 6 | 17) && !is_later;
         let holds = |list: &[Operator], number: u64| {
             let is_in =
-                |(first, last): &(u16, u16)| (u64::from(*first)..=(*last).into()).contains(&number);
-            operators::ranges(list, u16::MAX).iter().any(is_in)
+                |(first, last): &(u32, u32)| (u64::from(*first)..=(*last).into()).contains(&number);
+            operators::ranges(list, u16::MAX.into()).iter().any(is_in)
         };
         flow.components.iter().all(|component| {
             let list = match &component.condition {

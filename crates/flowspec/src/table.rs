@@ -137,12 +137,12 @@ mod tests {
     fn rules_are_those_of_the_first_peer_in_the_order_of_flows() {
         let udp = flow(FlowFamily::V4, &[3, 0x81, 17]);
         let host = flow(FlowFamily::V4, &[1, 32, 192, 0, 2, 1]);
-        let label = flow(FlowFamily::V6, &[13, 0x81, 1]);
+        let label = flow(FlowFamily::V4, &[12, 0x80, 16]);
         let mut table = Table::default();
         table.apply(1, update(&[&udp, &label], &[], true)).expect("room");
         table.apply(2, update(&[&host, &udp], &[], false)).expect("room");
         assert_eq!(texts(&table), ["permit to 192.0.2.1/32", "deny to 0.0.0.0/0 ipproto udp"]);
-        let refused = RefusedFlow { flow: "flowlabel =1".into(), reason: "flow labels" };
+        let refused = RefusedFlow { flow: label.to_string(), reason: "unknown fragment bits" };
         assert_eq!(table.rules().refused, [refused]);
         assert_eq!((table.rules().flows, table.count(1), table.count(2)), (3, 2, 2));
         // The other peer's actions, and an announcement that replaces.
