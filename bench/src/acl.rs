@@ -242,9 +242,8 @@ fn classify(
 ) {
     matcher.clear();
     for (number, packet) in (0..).zip(packets) {
-        matcher.push(number, packet);
+        matcher.push(list.v4(), number, packet);
     }
-    matcher.filter(list.v4(), |_| ());
     matcher.classify(list.v4(), |number| {
         packets.get(usize::from(number)).map_or(&[], |packet| packet)
     });

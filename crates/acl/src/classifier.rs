@@ -107,16 +107,13 @@ impl<A: PacketFamily> Classifier<A> {
         })
     }
 
-    /// Returns whether no rule is about packets of the family.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts == 0
-    }
-
     /// Returns whether a rule may match packets with these addresses.
     #[inline(always)]
     pub(crate) fn may_match(&self, source: A, destination: A) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.may_match(source, destination))
+        match &self.filter {
+            Some(filter) => filter.may_match(source, destination),
+            None => self.parts > 0,
+        }
     }
 
     /// Returns the number of summaries.

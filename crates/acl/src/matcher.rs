@@ -27,20 +27,11 @@ const DIMENSIONS: usize = 2 + Field::ALL.len();
 /// a new one.
 const MOST_PARTS: usize = (MOST_RULES / 64 + (1 << DIMENSIONS)) / 64;
 
-/// A packet before the filter.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pushed<A> {
-    source: A,
-    destination: A,
-    length: u16,
-    number: u16,
-}
-
 /// The packets of a batch.
 #[derive(Debug)]
 pub struct Matcher<A> {
-    pushed: Box<[Pushed<A>]>,
-    count: usize,
+    /// The packets that no rule can match, and their bytes.
+    unmatched: (u64, u64),
     // Of each packet behind the filter.
     sources: Vec<A>,
     destinations: Vec<A>,
@@ -61,8 +52,7 @@ impl<A: PacketFamily> Matcher<A> {
     pub fn new(room: usize) -> Self {
         let room = room.min(1 << 16);
         Self {
-            pushed: vec![Pushed::default(); room].into(),
-            count: 0,
+            unmatched: (0, 0),
             sources: Vec::with_capacity(room),
             destinations: Vec::with_capacity(room),
             lengths: Vec::with_capacity(room),
@@ -78,56 +68,53 @@ impl<A: PacketFamily> Matcher<A> {
     /// Begins a batch.
     #[inline]
     pub fn clear(&mut self) {
-        self.count = 0;
+        self.unmatched = (0, 0);
+        self.sources.clear();
+        self.destinations.clear();
+        self.lengths.clear();
+        self.numbers.clear();
     }
 
-    /// Adds an IP packet, whose header must be valid, with a number for the caller. Returns `false` without adding
-    /// it if the batch is full, or if there is no whole header.
+    /// Adds an IP packet, whose header must be valid, with a number for the caller, if a rule of the classifier may
+    /// match it by its addresses; counts it otherwise. Returns `false` if no rule can match it, if there is no whole
+    /// header, or if the batch is full.
     #[inline(always)]
-    pub fn push(&mut self, number: u16, packet: &[u8]) -> bool {
+    pub fn push(&mut self, classifier: &Classifier<A>, number: u16, packet: &[u8]) -> bool {
         let Some((source, destination, length)) = A::addresses(packet) else { return false };
-        let Some(slot) = self.pushed.get_mut(self.count) else { return false };
-        *slot = Pushed { source, destination, length, number };
-        self.count += 1;
-        true
-    }
-
-    /// Leaves in the batch the packets that a rule may match by their addresses. Passes the numbers of the others
-    /// to `unmatched`; returns how many they are, and their bytes.
-    #[inline]
-    pub fn filter(
-        &mut self,
-        classifier: &Classifier<A>,
-        mut unmatched: impl FnMut(u16),
-    ) -> (usize, u64) {
-        let Self { pushed, sources, destinations, lengths, numbers, .. } = self;
-        sources.clear();
-        destinations.clear();
-        lengths.clear();
-        numbers.clear();
-        let pushed = pushed.get(..self.count).unwrap_or_default();
-        let (mut bytes, has_rules) = (0, !classifier.is_empty());
-        for &Pushed { source, destination, length, number } in pushed {
-            if has_rules && classifier.may_match(source, destination) {
-                sources.push(source);
-                destinations.push(destination);
-                lengths.push(length);
-                numbers.push(number);
-            } else {
-                bytes += u64::from(length);
-                unmatched(number);
-            }
+        if classifier.may_match(source, destination) {
+            return self.keep(source, destination, length, number);
         }
-        (pushed.len() - numbers.len(), bytes)
+        self.unmatched.0 += 1;
+        self.unmatched.1 += u64::from(length);
+        false
     }
 
-    /// Returns the numbers of the packets in the batch, once it has been filtered.
+    /// Adds a packet that a rule may match.
+    #[inline(never)]
+    fn keep(&mut self, source: A, destination: A, length: u16, number: u16) -> bool {
+        let has_room = self.numbers.len() < self.room;
+        if has_room {
+            self.sources.push(source);
+            self.destinations.push(destination);
+            self.lengths.push(length);
+            self.numbers.push(number);
+        }
+        has_room
+    }
+
+    /// Returns the number of the batch's packets that no rule can match, and their bytes.
+    #[inline]
+    pub fn unmatched(&self) -> (u64, u64) {
+        self.unmatched
+    }
+
+    /// Returns the numbers of the packets in the batch.
     #[inline]
     pub fn numbers(&self) -> &[u16] {
         &self.numbers
     }
 
-    /// Finds the words of rules that may match each packet of a filtered batch; `packet` returns the bytes of a
+    /// Finds the words of rules that may match each packet of the batch; `packet` returns the bytes of a
     /// packet by its number.
     #[inline]
     pub fn classify<'p>(&mut self, classifier: &Classifier<A>, packet: impl Fn(u16) -> &'p [u8]) {

@@ -224,12 +224,14 @@ fn compare<A: PacketFamily>(
         matcher.clear();
         let packets: Vec<_> = (0..rng.usize(1..=256)).map(|_| packet(rng, A::BITS > 32)).collect();
         let fields: Vec<_> = packets.iter().map(|packet| A::fields(packet).unwrap()).collect();
-        for (number, packet) in (0..).zip(&packets) {
-            assert!(matcher.push(number, packet), "{packet:02x?}");
-        }
-        let mut filtered = Vec::new();
-        let (count, bytes) = matcher.filter(classifier, |number| filtered.push(number));
-        assert_eq!(count, filtered.len());
+        let each = (0..packets.len() as u16).zip(&packets);
+        let filtered: Vec<u16> = each
+            .filter_map(|(number, packet)| {
+                (!matcher.push(classifier, number, packet)).then_some(number)
+            })
+            .collect();
+        let (count, bytes) = matcher.unmatched();
+        assert_eq!(count, filtered.len() as u64);
         let lengths = filtered.iter().map(|&number| u64::from(fields[usize::from(number)].length));
         assert_eq!(bytes, lengths.sum::<u64>());
         assert_eq!(matcher.numbers().len() + filtered.len(), packets.len());

@@ -381,6 +381,10 @@ impl<L: Lookup> Worker<L> {
             let (mut received, mut bytes) = (frames.len() as u64, 0);
             if let Some(trunk) = &trunk {
                 (received, bytes) = trunk.parse(arena, frames, group, batch, arrivals);
+            } else if let Some(access) = access
+                && let Some(parsed) = access.parse(arena, frames, (number, mac, locals), batch)
+            {
+                bytes = parsed;
             } else {
                 for frame in frames.iter().take(AHEAD) {
                     arena.prefetch(frame);
