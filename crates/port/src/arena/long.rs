@@ -74,8 +74,8 @@ impl LongFrames {
     #[cold]
     pub(super) fn reclaim(&mut self, chunk: u32) -> bool {
         let number = self.number(chunk);
-        let Some(sent) = self.sent.get_mut(number) else { return false };
-        *sent = sent.saturating_sub(1);
+        let Some(sent) = self.sent.get_mut(number).filter(|sent| **sent > 0) else { return false };
+        *sent -= 1;
         let is_free = *sent == 0;
         if is_free {
             self.push(self.start + number as u32 * LONG_FRAME);
