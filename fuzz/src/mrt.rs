@@ -77,7 +77,13 @@ pub fn mrt(input: &[u8]) -> bool {
     let Some((&mode, bytes)) = input.split_first() else { return false };
     let as_updates = mode & 1 == 1;
     let plain = outcome(bytes, as_updates, &WHOLE);
-    assert_eq!(outcome(Slow(bytes), as_updates, &WHOLE), plain, "a byte at a time");
+    let slow = outcome(Slow(bytes), as_updates, &WHOLE);
+    if is_packed(bytes) && plain.is_err() {
+        // Where damage begins depends on how much is decompressed at once.
+        assert!(slow.is_err(), "a damaged file, a byte at a time");
+    } else {
+        assert_eq!(slow, plain, "a byte at a time");
+    }
     let part = outcome(bytes, as_updates, &PARTIAL);
     match &plain {
         Ok(whole) => assert_eq!(part.as_ref(), Ok(whole), "a partial read of a complete file"),

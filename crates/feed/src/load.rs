@@ -194,6 +194,11 @@ fn recognize(source: &mut Source<'_>) -> Result<Format, Fault> {
         // The prefix may be wrong: then the reader's error names the line.
         Ok(Format::Table)
     } else {
-        Err(Fault::Unrecognized { text: excerpt(line) })
+        let text = excerpt(line);
+        // Content that is damaged there may have been anything.
+        Err(match source.broken().map(str::to_owned) {
+            Some(what) => Fault::Damage { offset: source.offset(), record: 1, what },
+            None => Fault::Unrecognized { text },
+        })
     }
 }

@@ -1,5 +1,7 @@
 //! Small files of every format, right and wrong.
 
+use std::io::{self, Read};
+
 use fingerpost_feed::{Error, Format, Options, RoutingTable, load, read, read_updates};
 
 fn named(table: &RoutingTable) -> Vec<String> {
@@ -63,6 +65,25 @@ fn invalid_line_error_names_line_and_remedy() {
     assert!(matches!(load("/no/such/file", &Options::default()), Err(Error::Open { .. })));
     let forced = Options { format: Some(Format::Table), ..Options::default() };
     assert!(matches!(take("hello world\n", &forced), Err(Error::Line { line: 1, .. })));
+}
+
+/// A source that fails.
+struct Failing;
+
+impl io::Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::other("the disk failed"))
+    }
+}
+
+#[test]
+fn content_that_fails_before_it_is_recognized_is_damaged() {
+    for text in ["# comment", "hello "] {
+        let source = text.as_bytes().chain(Failing);
+        let error = read(source, "small.txt".as_ref(), &Options::default()).unwrap_err();
+        let Error::Damage { record: 1, what, .. } = error else { panic!("{text:?}: {error}") };
+        assert_eq!(what, "reading failed: the disk failed", "{text:?}");
+    }
 }
 
 #[test]
