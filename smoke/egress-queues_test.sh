@@ -113,6 +113,12 @@ holds "0.9 * $rate < $all < 1.03 * $rate" "the link of $rate Mbit/s carries $all
 holds "0.45 * $rate < $host < 0.57 * $rate" "the host sends $((rate / 2)) Mbit/s, of which $host are counted"
 
 "$program" show --socket "$work/sock" egress-queues | sed 's/^/   /'
+echo "without the queue, by a reload"
+counts_host() { within router bpftool net show dev r1 | grep -q fp_host; }
+counts_host || fail "the host's packets are not counted: $(within router bpftool net show dev r1)"
+configure
+"$program" reload --socket "$work/sock" || fail "the reload fails"
+counts_host && fail "the host's packets are still counted: $(within router bpftool net show dev r1)"
 stop_router
 [ -z "$(within router bpftool net show dev r1 | grep fp_host)" ] || fail "left: $(within router bpftool net show dev r1)"
 

@@ -165,6 +165,23 @@ wait_for 5 shows 'last end: .*hold timer expired' || fail "the end is: $(show fl
 kill -CONT "$bird"
 wait_for 40 has_flows 3 || fail "BIRD does not come back: $(show flowspec)"
 
+# A reload with another AS ends the session, with the old one it comes back; with another interface it stays.
+for as in 65002 65001; do
+    configure "$(flowspec | sed "s/^as = .*/as = $as/")" '{ name = "r0" }, { name = "r1" }, { name = "r2" }'
+    "$program" reload --socket "$work/sock" | grep -q 'applied flowspec' || fail "reload with AS $as"
+    [ "$as" = 65001 ] || wait_for 5 has_flows 0 || fail "the rules stay: $(show flowspec)"
+done
+wait_for 40 has_flows 3 || fail "BIRD does not come back: $(show flowspec)"
+configure "$(flowspec | sed 's/"r0"/"r1"/')" '{ name = "r0" }, { name = "r1" }, { name = "r2" }'
+"$program" reload --socket "$work/sock" | grep -q 'applied flowspec' || fail "reload with another interface"
+has_flows 3 || fail "another interface ends the session: $(show flowspec)"
+show -j acl flowspec | json 'i, = d[0]["inbound"]; assert i["name"] == "r1", i' || fail "the list examines: $(show acl flowspec)"
+# One that cannot listen is refused, and the session stays.
+configure "$(flowspec)
+listen = \"192.0.2.99:1179\"" '{ name = "r0" }, { name = "r1" }, { name = "r2" }'
+refuse 1 "listen for BGP" "$program" reload --socket "$work/sock"
+has_flows 3 || fail "a refused reload ends the session: $(show flowspec)"
+
 # A process of another user is refused.
 within router setpriv --reuid 65534 --clear-groups "$python" -c '
 import socket

@@ -99,7 +99,7 @@ impl Config {
         changed.compare("route", Live, routes_v6, &new.routes_v6);
         changed.compare("access_list", Live, access_lists, &new.access_lists);
         changed.compare("egress_queue", ReplacesWorkers, egress_queues, &new.egress_queues);
-        changed.compare("flowspec", NeedsRestart, flowspec, &new.flowspec);
+        changed.compare("flowspec", Live, flowspec, &new.flowspec);
         daemon.compare(&new.daemon, &mut changed);
         changed.compare("fib.engine", ReplacesWorkers, engine_v4, &new.engine_v4);
         changed.compare("fib.engine_v6", ReplacesWorkers, engine_v6, &new.engine_v6);
@@ -175,11 +175,7 @@ mod tests {
             (in_image("[workers]\nstall_timeout = '2s'"), ReplacesWorkers, "workers.stall_timeout"),
             (in_image("[control]\nsocket = '/run/x'"), NeedsRestart, "control.socket"),
             (in_image("[metrics]\nlisten = '127.0.0.1:9'"), NeedsRestart, "metrics"),
-            (
-                in_image("[flowspec]\nas = 1\nrouter_id = '1.1.1.1'\ninbound = []"),
-                NeedsRestart,
-                "flowspec",
-            ),
+            (in_image("[flowspec]\nas = 1\nrouter_id = '1.1.1.1'\ninbound = []"), Live, "flowspec"),
             (in_image("[log]\nlevel = 'warn'"), NeedsRestart, "log.level"),
             (FILE.replace("/tmp/x", "/tmp/y"), NeedsRestart, "image.path"),
             (format!("[[interface]]\nname = 'b'\n{FILE}"), ReplacesWorkers, "interface"),

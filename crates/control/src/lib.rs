@@ -46,6 +46,7 @@ pub mod daemon;
 pub mod devices;
 mod egress_queues;
 pub mod exposition;
+pub mod flow_status;
 pub mod handle;
 mod http;
 pub mod http_message;

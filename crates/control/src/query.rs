@@ -9,13 +9,13 @@
 
 use std::sync::Arc;
 
+use super::flow_status::FlowStatus;
 use super::handle::ControlHandle;
 use super::kernel_sync::KernelSync;
 use super::{access, items};
 use crate::role::{Role, unavailable};
 use crate::view::View;
 use api::{Item, Request};
-use flowspec::StatusReader;
 
 /// Read access to a running router.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct QueryHandle {
     /// The role of this process (router, gate or grantor), with its state.
     pub role: Arc<dyn Role>,
     /// The BGP flow specifications, if they are received.
-    pub flowspec: Option<StatusReader>,
+    pub flowspec: FlowStatus,
 }
 
 impl QueryHandle {
@@ -81,8 +81,8 @@ impl QueryHandle {
                     control.call(|sync| sync.plane.ports().clone()).ok_or_else(no_answer)?;
                 Ok(view.egress_queues(&ports).into_iter().map(Item::EgressQueue).collect())
             }
-            Request::Flowspec => match &self.flowspec {
-                Some(reader) => Ok(vec![Item::Flowspec(access::flowspec_item(reader))]),
+            Request::Flowspec => match self.flowspec.reader() {
+                Some(reader) => Ok(vec![Item::Flowspec(access::flowspec_item(&reader))]),
                 None => {
                     Err("this router receives no flow specifications: see [flowspec]".to_owned())
                 }

@@ -629,6 +629,11 @@ fn packets_of_the_host_are_counted_and_those_of_sockets_are_not() {
     assert_eq!(takes(&mut shares), [traffic(1, 91); 2]);
     host_sends("a1", &[61; 1]);
     assert_eq!(takes(&mut shares), [traffic(1, 31); 2], "the rest of the division is not lost");
+    // A counter that nothing uses ends; the next one begins at 0.
+    let other = Interface::open("b0", 1, &Locals::default(), ModeChoice::Auto).unwrap();
+    drop(other.count_host_egress().unwrap());
+    host_sends("b0", &[60]);
+    assert_eq!(other.count_host_egress().unwrap().traffic(), traffic(0, 0));
 
     // The same counter follows the device that replaces it, and ends with the program.
     ip("link del a1");

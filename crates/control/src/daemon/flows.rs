@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use acl::Rule;
 use config::{AccessListConfig, Config, FLOWSPEC_LIST, FlowspecConfig};
-use flowspec::{FlowRules, Speaker, SpeakerEvent, StatusReader};
+use flowspec::{FlowRules, FlowspecOptions, Speaker, SpeakerEvent};
 
 use super::{Daemon, compile};
+use crate::flow_status::FlowStatus;
 
 /// Reports of the speaker that the daemon has not applied.
 #[derive(Debug, Default)]
@@ -24,10 +25,14 @@ struct Reported {
     notices: Vec<String>,
 }
 
+/// What the daemon does when it starts a speaker, for the operator.
+pub(super) const LISTEN_BGP: &str = "listen for BGP (`[flowspec] listen`)";
+
 /// The flow specifications of a daemon.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    speaker: Option<Speaker>,
+    speaker: Option<(FlowspecOptions, Speaker)>,
+    status: FlowStatus,
     reported: Arc<Mutex<Reported>>,
     /// The rules that apply.
     rules: Vec<Rule>,
@@ -35,33 +40,62 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Starts to listen, if the configuration has the section.
-    pub(super) fn start(config: Option<&FlowspecConfig>) -> io::Result<Self> {
-        let mut flows = Self::default();
-        if let Some(config) = config {
-            let reported = Arc::clone(&flows.reported);
-            let report = move |event| {
-                let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
-                match event {
-                    SpeakerEvent::Rules(rules) => reported.rules = Some(rules),
-                    SpeakerEvent::Established(peer) => {
-                        reported.notices.push(format!("flowspec: session with {peer} established"));
-                    }
-                    SpeakerEvent::Ended(peer, reason) => {
-                        reported
-                            .notices
-                            .push(format!("flowspec: session with {peer} ended: {reason}"));
-                    }
-                }
-            };
-            flows.speaker = Some(Speaker::start(config.options.clone(), report)?);
+    /// Starts, replaces or ends the speaker, if its options are not those of the configuration: its sessions end,
+    /// and with them their rules, until the peers connect again.
+    ///
+    /// # Errors
+    ///
+    /// The system's, for example if another process listens on the address; the speaker before goes on, with new
+    /// sessions if it is to listen on that address.
+    pub(super) fn follow(&mut self, config: Option<&FlowspecConfig>) -> io::Result<()> {
+        let wanted = config.map(|config| &config.options);
+        if self.speaker.as_ref().map(|(options, _)| options) == wanted {
+            return Ok(());
         }
-        Ok(flows)
+        let previous = self.speaker.as_ref().map(|(options, _)| options.clone());
+        if previous.as_ref().map(|options| options.listen) == wanted.map(|options| options.listen) {
+            // Two cannot listen on one address.
+            self.replace(None);
+        }
+        let started = wanted.map(|options| start(options)).transpose();
+        match started {
+            Ok(speaker) => {
+                self.replace(speaker);
+                Ok(())
+            }
+            Err(error) => {
+                if let (None, Some(options)) = (&self.speaker, &previous) {
+                    self.replace(start(options).ok());
+                }
+                Err(error)
+            }
+        }
     }
 
-    /// Returns a reader of the speaker's state.
-    pub(super) fn status(&self) -> Option<StatusReader> {
-        self.speaker.as_ref().map(Speaker::status_reader)
+    /// Returns to the speaker of the configuration that stays in force.
+    pub(super) fn restore(&mut self, config: Option<&FlowspecConfig>) {
+        if let Err(error) = self.follow(config) {
+            self.notices.push(format!("flowspec: cannot listen as before: {error}"));
+        }
+    }
+
+    /// Ends the speaker before, and its rules.
+    fn replace(&mut self, speaker: Option<StartedSpeaker>) {
+        let (speaker, reported) = speaker.unzip();
+        self.status.set(speaker.as_ref().map(|(_, speaker)| speaker.status_reader()));
+        let before = std::mem::replace(&mut self.speaker, speaker);
+        if before.is_some() {
+            // Its thread has ended then, and reports no more.
+            drop(before);
+            self.take_reports();
+            self.rules.clear();
+        }
+        self.reported = reported.unwrap_or_default();
+    }
+
+    /// Returns access to the speaker's state.
+    pub(super) fn status(&self) -> FlowStatus {
+        self.status.clone()
     }
 
     /// Returns the list of a configuration's flow specifications.
@@ -95,6 +129,29 @@ impl Flows {
             None => false,
         }
     }
+}
+
+/// A speaker with its options, and its reports.
+type StartedSpeaker = ((FlowspecOptions, Speaker), Arc<Mutex<Reported>>);
+
+/// Starts a speaker.
+fn start(options: &FlowspecOptions) -> io::Result<StartedSpeaker> {
+    let reported: Arc<Mutex<Reported>> = Arc::default();
+    let reports = Arc::clone(&reported);
+    let report = move |event| {
+        let mut reported = reports.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            SpeakerEvent::Rules(rules) => reported.rules = Some(rules),
+            SpeakerEvent::Established(peer) => {
+                reported.notices.push(format!("flowspec: session with {peer} established"));
+            }
+            SpeakerEvent::Ended(peer, reason) => {
+                reported.notices.push(format!("flowspec: session with {peer} ended: {reason}"));
+            }
+        }
+    };
+    let speaker = Speaker::start(options.clone(), report)?;
+    Ok(((options.clone(), speaker), reported))
 }
 
 /// Returns the lists of a configuration, that of the flow specifications first.

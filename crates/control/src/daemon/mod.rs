@@ -65,7 +65,7 @@ use config::{self, Config, Metrics};
 use control::Control;
 use datapath::SuspendedState;
 use datapath::stats::Snapshot;
-use flows::Flows;
+use flows::{Flows, LISTEN_BGP};
 use image::Saves;
 use remake::Remaking;
 
@@ -191,8 +191,8 @@ impl Daemon {
         let host = host.map_err(system("make the TAP device `fingerpost`"))?;
         let Prepared { mut plane, mut kernel, warnings } =
             prepare(&config, origin, &*role, &by_name)?;
-        let flows = Flows::start(config.flowspec.as_ref());
-        let flows = flows.map_err(system("listen for BGP (`[flowspec] listen`)"))?;
+        let mut flows = Flows::default();
+        flows.follow(config.flowspec.as_ref()).map_err(system(LISTEN_BGP))?;
         plane.set_active_lists(compile(&config, &flows, &[])?);
         let source = match config.fpm.clone() {
             _ if is_static => RouteSource::Static,

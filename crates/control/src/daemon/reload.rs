@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 use port::af_xdp::Interface;
 
 use super::control;
+use super::flows::LISTEN_BGP;
 use super::{Daemon, Prepared, by_name, compile, learn, publish, readers, system, table};
 use crate::devices::Devices;
 use crate::kernel_sync::KernelSync;
@@ -167,7 +168,20 @@ impl Daemon {
         if !keys.is_empty() {
             return Err(ReloadError::Fixed { keys });
         }
-        let mut changes = compare(&self.config, &config, &changed);
+        self.flows
+            .follow(config.flowspec.as_ref())
+            .map_err(system(LISTEN_BGP))
+            .map_err(ReloadError::Start)?;
+        let applied = self.apply(config, &changed);
+        if applied.is_err() {
+            self.flows.restore(self.config.flowspec.as_ref());
+        }
+        applied
+    }
+
+    /// Applies a configuration whose keys need no restart, and whose speaker listens.
+    fn apply(&mut self, config: Config, changed: &ChangedKeys) -> Result<Reloaded, ReloadError> {
+        let mut changes = compare(&self.config, &config, changed);
         for name in self.stale(&config) {
             changes.replaced = true;
             if !changes.added.contains(&name) && !changes.changed.contains(&name) {

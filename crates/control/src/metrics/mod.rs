@@ -46,7 +46,7 @@ use crate::role::Role;
 use api::{Audit, Feed, Fib, Interface, Item};
 use datapath::stats::Snapshot;
 pub use distribution::encode_distribution;
-use flowspec::{SpeakerStatus, StatusReader};
+use flowspec::SpeakerStatus;
 use process::Process;
 
 const OPENMETRICS: &str = "application/openmetrics-text";
@@ -131,7 +131,7 @@ impl Scrape {
             audit,
             access_lists,
             egress_queues: query.view.egress_queues(&ports),
-            flowspec: query.flowspec.as_ref().map(StatusReader::read),
+            flowspec: query.flowspec.reader().map(|reader| reader.read()),
             role: Arc::clone(&query.role),
             more,
         })

@@ -24,7 +24,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::bpf::{AttachError, Link, LoadError, Mode};
@@ -76,7 +76,7 @@ struct Inner {
     steering: Steering,
     sockets: Mutex<Sockets>,
     /// The counter of the host's packets, once it is wanted.
-    host_egress: Mutex<Option<Arc<HostEgress>>>,
+    host_egress: Mutex<Weak<HostEgress>>,
 }
 
 /// The age of a count of redirected packets after which all of them have arrived or are lost.
@@ -278,8 +278,8 @@ impl Interface {
         self.attachment(|now| now.wanted_queues)
     }
 
-    /// Counts the packets that the host sends by the device, from the first call on and as long as the program
-    /// is attached.
+    /// Counts the packets that the host sends by the device, as long as the program is attached and a counter is in
+    /// use. All callers get the same counter.
     ///
     /// # Errors
     ///
@@ -287,18 +287,18 @@ impl Interface {
     pub fn count_host_egress(&self) -> io::Result<Arc<HostEgress>> {
         let index = self.index();
         let mut counter = self.0.host_egress.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(counter) = &*counter {
-            return Ok(Arc::clone(counter));
+        if let Some(counter) = counter.upgrade() {
+            return Ok(counter);
         }
         let new = Arc::new(HostEgress::new(index)?);
-        *counter = Some(Arc::clone(&new));
+        *counter = Arc::downgrade(&new);
         Ok(new)
     }
 
     /// Counts the host's packets of another device from now on, or of none, if they are counted.
     fn move_host_egress(&self, index: Option<u32>) {
         let counter = self.0.host_egress.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(counter) = &*counter {
+        if let Some(counter) = counter.upgrade() {
             // Without the counter the workers pace their own packets as if the host sent none.
             let _ = counter.attach(index);
         }
