@@ -70,7 +70,7 @@ fn invalid_line_error_names_line_and_remedy() {
 /// A source that fails.
 struct Failing;
 
-impl io::Read for Failing {
+impl Read for Failing {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         Err(io::Error::other("the disk failed"))
     }

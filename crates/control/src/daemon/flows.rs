@@ -25,7 +25,7 @@ struct Reported {
     notices: Vec<String>,
 }
 
-/// What the daemon does when it starts a speaker, for the operator.
+/// The step of the start of a speaker, in error messages.
 pub(super) const LISTEN_BGP: &str = "listen for BGP (`[flowspec] listen`)";
 
 /// The flow specifications of a daemon.
@@ -57,7 +57,7 @@ impl Flows {
             // Two cannot listen on one address.
             self.replace(None);
         }
-        let started = wanted.map(|options| start(options)).transpose();
+        let started = wanted.map(start).transpose();
         match started {
             Ok(speaker) => {
                 self.replace(speaker);
