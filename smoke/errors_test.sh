@@ -71,10 +71,10 @@ cannot "$work/routes.txt: damaged at byte"
 echo '11.0.0.0/8 up' >"$work/routes.txt"
 
 # A second interface that fails gives the first one back.
-ip -n "${prefix}other" link set o1 mtu 9000
-ip -n "${prefix}router" link set r1 mtu 9000
+ip -n "${prefix}other" link set o1 mtu 20000
+ip -n "${prefix}router" link set r1 mtu 20000
 changed ''
-cannot 'r1: MTU 9000' 'ip link set r1 mtu'
+cannot 'r1: MTU 20000' 'ip link set r1 mtu'
 ip -n "${prefix}other" link set o1 mtu 1500
 ip -n "${prefix}router" link set r1 mtu 1500
 changed '/^name = "r1"/a mode = "zero-copy"'
