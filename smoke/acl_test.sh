@@ -49,7 +49,7 @@ for mode in auto generic; do
     show -j acl >"$work/show.json"
     "$python" "$here/smoke/acl_rules.py" compare "$work/nft.json" "$work/show.json" to-a to-b || fail "counters differ from those of the kernel"
     denied=$(show -j counters | json 'print(d[0]["dropped"]["acl_denied"])')
-    [ "$denied" -gt $((packets / 50)) ] || fail "only $denied packets are denied: $(show counters)"
+    [ "$denied" -gt $((packets / 20)) ] || fail "only $denied packets are denied: $(show counters)"
     echo "   mode $mode: $(arrived) frames of $packets packets are those of the kernel, $denied packets denied"
     [ "$mode" = auto ] && stop_router
 done
