@@ -22,6 +22,36 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::Compression;
 
+/// Fills the buffer of each read unless the content ends: where a decoder finds damage, and how much it returns
+/// before, depends on the amount that it gets at once.
+struct WholeReads<R> {
+    reader: R,
+    /// An error behind bytes that were returned.
+    failed: Option<io::Error>,
+}
+
+impl<R: Read> Read for WholeReads<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut had = 0;
+        while had < into.len() {
+            match self.reader.read(&mut into[had..]) {
+                Ok(0) => break,
+                Ok(n) => had += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if had > 0 => {
+                    self.failed = Some(e);
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(had)
+    }
+}
+
 /// The size of a read. The window grows only for a line or record that is longer.
 const STEP: usize = 256 * 1024;
 
@@ -40,7 +70,7 @@ pub(crate) struct Source<'r> {
 impl<'r> Source<'r> {
     /// Reads the first bytes of `reader` and sets up their decoder.
     pub(crate) fn new(reader: impl Read + 'r) -> io::Result<Self> {
-        let mut reader = BufReader::with_capacity(64 * 1024, reader);
+        let mut reader = BufReader::with_capacity(64 * 1024, WholeReads { reader, failed: None });
         // A BufReader reads once; a pipe may return a single byte.
         let mut head = [0u8; 4];
         let mut had = 0;
