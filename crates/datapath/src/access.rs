@@ -189,8 +189,7 @@ pub(super) struct AccessStage {
     worker: usize,
     /// The list of each frame.
     list_of: [u16; SIZE],
-    v4: Matcher<u32>,
-    v6: Matcher<u128>,
+    matchers: Matchers,
     /// The address of the list that the batch is gathered for; 0 if it is not.
     gathered: usize,
     /// The time from which policers count.
@@ -200,9 +199,8 @@ pub(super) struct AccessStage {
 impl AccessStage {
     /// Allocates the memory of the worker with this number.
     pub(super) fn new(lists: Reader<AccessLists>, worker: usize) -> Self {
-        let (v4, v6) = (Matcher::new(SIZE), Matcher::new(SIZE));
         let (list_of, origin) = ([NONE; SIZE], Instant::now());
-        Self { lists, worker, list_of, v4, v6, gathered: 0, origin }
+        Self { lists, worker, list_of, matchers: Matchers::new(), gathered: 0, origin }
     }
 
     /// Parses the frames of a batch that arrived on one port, and gathers those that a rule of its first list may
@@ -217,12 +215,11 @@ impl AccessStage {
         (port, mac, locals): (u16, [u8; 6], &Locals),
         batch: &mut Batch,
     ) -> Option<u64> {
-        let Self { lists, v4, v6, gathered, .. } = self;
+        let Self { lists, matchers, gathered, .. } = self;
         let list = lists.current().first_permitting(port)?;
         *gathered = std::ptr::from_ref(list).addr();
         let rules = list.list();
-        v4.clear();
-        v6.clear();
+        matchers.clear();
         for frame in frames.iter().take(AHEAD) {
             arena.prefetch(frame);
         }
@@ -236,10 +233,15 @@ impl AccessStage {
             let parsed = parse(frame, mac, locals);
             batch.push(parsed);
             let packet = frame.get(ethernet::LEN..).unwrap_or_default();
+            // Not by `push`: a second test of the kind costs some of what this saves.
             match parsed {
-                Parsed::V4(_) => _ = v4.push(rules.v4(), at as u16, packet),
-                Parsed::V6(_) => _ = v6.push(rules.v6(), at as u16, packet),
-                Parsed::Done(verdict) => gather_refused(v4, v6, rules, at as u16, verdict, packet),
+                Parsed::V4(_) => _ = matchers.v4.push(rules.v4(), at as u16, packet),
+                Parsed::V6(_) => _ = matchers.v6.push(rules.v6(), at as u16, packet),
+                Parsed::Done(verdict) => {
+                    if has_kind(Kind::Done(verdict)) {
+                        matchers.push_other(rules, at as u16, packet);
+                    }
+                }
             }
         }
         Some(bytes)
@@ -255,11 +257,11 @@ impl AccessStage {
     /// Not a part of the worker's turn, which is slower with more code in it, also without lists.
     #[inline(never)]
     pub(super) fn examine(&mut self, mut batch: AccessBatch<'_>, adjacencies: &Adjacencies) {
-        let Self { lists, list_of, worker, v4, v6, gathered, origin } = self;
+        let Self { lists, list_of, worker, matchers, gathered, origin } = self;
         let lists = lists.current();
         let (worker, origin) = (*worker, *origin);
         let gathered = std::mem::take(gathered);
-        let mut stage = Examination { lists, worker, v4, v6, gathered, origin, time: None };
+        let mut stage = Examination { lists, worker, matchers, gathered, origin, time: None };
         for layer in &lists.inbound {
             if batch.arrivals.is_empty() {
                 // One list for all frames.
@@ -312,37 +314,40 @@ fn has_kind(kind: Kind) -> bool {
     }
 }
 
-/// Adds a packet to the matcher of its family, unless no rule of the list can match it. Returns whether one may.
-#[inline(always)]
-fn push(
-    v4: &mut Matcher<u32>,
-    v6: &mut Matcher<u128>,
-    list: &AccessList,
-    number: u16,
-    kind: Kind,
-    packet: &[u8],
-) -> bool {
-    let is_v6 = match kind {
-        Kind::V4 => false,
-        Kind::V6 => true,
-        _ => packet.first().is_some_and(|first| first >> 4 == 6),
-    };
-    if is_v6 { v6.push(list.v6(), number, packet) } else { v4.push(list.v4(), number, packet) }
+/// The packets of one list's batch, by family.
+struct Matchers {
+    v4: Matcher<u32>,
+    v6: Matcher<u128>,
 }
 
-/// Gathers a packet whose verdict is decided, if lists are about it.
-#[cold]
-fn gather_refused(
-    v4: &mut Matcher<u32>,
-    v6: &mut Matcher<u128>,
-    list: &AccessList,
-    number: u16,
-    verdict: Verdict,
-    packet: &[u8],
-) {
-    let kind = Kind::Done(verdict);
-    if has_kind(kind) {
-        push(v4, v6, list, number, kind, packet);
+impl Matchers {
+    fn new() -> Self {
+        Self { v4: Matcher::new(SIZE), v6: Matcher::new(SIZE) }
+    }
+
+    fn clear(&mut self) {
+        self.v4.clear();
+        self.v6.clear();
+    }
+
+    /// Adds a packet, unless no rule of the list can match it. Returns whether one may.
+    #[inline(always)]
+    fn push(&mut self, list: &AccessList, number: u16, kind: Kind, packet: &[u8]) -> bool {
+        match kind {
+            Kind::V4 => self.v4.push(list.v4(), number, packet),
+            Kind::V6 => self.v6.push(list.v6(), number, packet),
+            _ => self.push_other(list, number, packet),
+        }
+    }
+
+    /// Adds a packet whose verdict is decided, by its version.
+    #[cold]
+    fn push_other(&mut self, list: &AccessList, number: u16, packet: &[u8]) -> bool {
+        if packet.first().is_some_and(|first| first >> 4 == 6) {
+            self.v6.push(list.v6(), number, packet)
+        } else {
+            self.v4.push(list.v4(), number, packet)
+        }
     }
 }
 
@@ -392,8 +397,7 @@ fn is_too_big(frame: &[u8], adjacency: &Adjacency) -> bool {
 struct Examination<'w> {
     lists: &'w AccessLists,
     worker: usize,
-    v4: &'w mut Matcher<u32>,
-    v6: &'w mut Matcher<u128>,
+    matchers: &'w mut Matchers,
     /// The address of the list whose packets the matchers have; 0 if they have none.
     gathered: usize,
     origin: Instant,
@@ -418,14 +422,13 @@ impl Examination<'_> {
         batch: &mut AccessBatch<'_>,
         is_examined: impl Fn(&AccessBatch<'_>, usize, Kind) -> bool,
     ) {
-        let Self { lists, worker, v4, v6, gathered, origin, time } = self;
+        let Self { lists, worker, matchers, gathered, origin, time } = self;
         let Some(applied) = lists.lists.get(usize::from(list)) else { return };
         let (list, worker) = (applied.list.list(), *worker);
         let mut now = || *time.get_or_insert_with(|| origin.elapsed().as_nanos() as u64);
         // A list that replaces another one, which a worker still uses, has another address.
         if *gathered != std::ptr::from_ref(&*applied.list).addr() {
-            v4.clear();
-            v6.clear();
+            matchers.clear();
             let kinds = batch.batch.kinds().iter().zip(batch.frames);
             for (at, (&kind, frame)) in kinds.enumerate() {
                 if let Some(next) = batch.frames.get(at + AHEAD) {
@@ -435,13 +438,13 @@ impl Examination<'_> {
                     continue;
                 }
                 let packet = batch.packet_of(at, frame);
-                if !push(v4, v6, list, at as u16, kind, packet) && !list.permits {
+                if !matchers.push(list, at as u16, kind, packet) && !list.permits {
                     batch.refusals.refuse(at, Verdict::AclDenied);
                 }
             }
         }
-        apply(v4, list.v4(), applied, worker, batch, &mut now);
-        apply(v6, list.v6(), applied, worker, batch, &mut now);
+        apply(&mut matchers.v4, list.v4(), applied, worker, batch, &mut now);
+        apply(&mut matchers.v6, list.v6(), applied, worker, batch, &mut now);
     }
 }
 

@@ -58,17 +58,6 @@ pub enum Kind {
     Deferred,
 }
 
-impl From<Parsed> for Kind {
-    #[inline(always)]
-    fn from(parsed: Parsed) -> Self {
-        match parsed {
-            Parsed::V4(_) => Self::V4,
-            Parsed::V6(_) => Self::V6,
-            Parsed::Done(verdict) => Self::Done(verdict),
-        }
-    }
-}
-
 /// The source of a frame, and its hop.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
@@ -193,12 +182,17 @@ impl Batch {
     pub fn push(&mut self, parsed: Parsed) {
         let Some(slot) = self.kinds.get_mut(self.count) else { return };
         self.count += 1;
-        *slot = parsed.into();
-        match parsed {
-            Parsed::V4(key) => self.v4.push(key),
-            Parsed::V6(key) => self.v6.push(key),
-            Parsed::Done(_) => {}
-        }
+        *slot = match parsed {
+            Parsed::V4(key) => {
+                self.v4.push(key);
+                Kind::V4
+            }
+            Parsed::V6(key) => {
+                self.v6.push(key);
+                Kind::V6
+            }
+            Parsed::Done(verdict) => Kind::Done(verdict),
+        };
     }
 
     /// Appends a frame that is in a later batch.
