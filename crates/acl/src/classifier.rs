@@ -25,6 +25,7 @@ use fib::{Fib, Full};
 
 use crate::dimension::{Dimension, FieldTable, Places, build_addresses};
 use crate::filter::AddressFilter;
+use crate::rule::BitConditions;
 use crate::{Addresses, Field, PacketFamily, Rule};
 
 /// The greatest number of rules of a list.
@@ -46,8 +47,8 @@ pub struct Classifier<A: PacketFamily> {
     valid: Box<[u64]>,
     /// The rule at each place.
     rules: Box<[u32]>,
-    /// The rules, by number, whose conditions on bits of addresses no row contains; empty if there is none.
-    with_bits: Box<[Option<Box<Rule>>]>,
+    /// The conditions on bits of addresses, which no row contains, by rule; empty if there are none.
+    bits: Box<[BitConditions]>,
 }
 
 impl<A: PacketFamily> Classifier<A> {
@@ -103,7 +104,7 @@ impl<A: PacketFamily> Classifier<A> {
             parts: words.div_ceil(64),
             valid: valid.into(),
             rules: by_place.into(),
-            with_bits: with_bits::<A>(rules),
+            bits: bits::<A>(rules),
         })
     }
 
@@ -133,10 +134,7 @@ impl<A: PacketFamily> Classifier<A> {
     /// Returns whether a rule's conditions on bits of addresses hold.
     #[inline]
     pub(crate) fn allows_bits(&self, rule: u32, source: A, destination: A) -> bool {
-        match self.with_bits.get(rule as usize) {
-            Some(Some(rule)) => rule.allows_bits(source, destination),
-            _ => true,
-        }
+        self.bits.get(rule as usize).is_none_or(|bits| bits.hold(source, destination))
     }
 
     /// Returns the lowest rule from number `from` on, and below `lowest`, that matches a packet, among
@@ -183,7 +181,7 @@ impl<A: PacketFamily> Classifier<A> {
             + self.dimensions.iter().map(Dimension::footprint).sum::<usize>()
             + size_of_val(&*self.valid)
             + size_of_val(&*self.rules)
-            + size_of_val(&*self.with_bits)
+            + size_of_val(&*self.bits)
     }
 }
 
@@ -194,12 +192,10 @@ fn conditions(rule: &Rule) -> u32 {
     addresses.chain(others).fold(0, |number, has| number << 1 | u32::from(has))
 }
 
-/// Returns the rules of a family with conditions on bits of addresses, by number.
-fn with_bits<A: PacketFamily>(rules: &[Rule]) -> Box<[Option<Box<Rule>>]> {
-    let has_bits = |rule: &&Rule| rule.source_bits.is_some() || rule.destination_bits.is_some();
-    let is_relevant = |rule: &&Rule| rule.is_about::<A>() && has_bits(rule);
-    if !rules.iter().any(|rule| is_relevant(&rule)) {
+/// Returns the conditions of rules on bits of addresses; none, if no rule about the family has one.
+fn bits<A: PacketFamily>(rules: &[Rule]) -> Box<[BitConditions]> {
+    if rules.iter().all(|rule| rule.bits().is_empty() || !rule.is_about::<A>()) {
         return Box::default();
     }
-    rules.iter().map(|rule| Some(rule).filter(is_relevant).cloned().map(Box::new)).collect()
+    rules.iter().map(Rule::bits).collect()
 }

@@ -42,7 +42,7 @@ impl DescribedPacket {
 fn fields<A: PacketFamily>(rule: &Rule, header: usize) -> Result<Fields<A>, RuleError> {
     let src = address(rule.from.as_ref(), "from")?;
     let dst = address(rule.to.as_ref(), "to")?;
-    if rule.source_bits.is_some() || rule.destination_bits.is_some() {
+    if !rule.bits().is_empty() {
         return Err(RuleError("a packet has whole addresses: from ADDR to ADDR".into()));
     }
     let number = |ranges: &Option<Ranges>, word: &str| match ranges {

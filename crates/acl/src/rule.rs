@@ -124,6 +124,26 @@ impl FragmentMatch {
     }
 }
 
+/// The conditions of a rule on bits of the source and of the destination.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BitConditions {
+    pub(crate) source: Option<AddressBits>,
+    pub(crate) destination: Option<AddressBits>,
+}
+
+impl BitConditions {
+    /// Returns whether there is none.
+    pub(crate) fn is_empty(self) -> bool {
+        self.source.is_none() && self.destination.is_none()
+    }
+
+    /// Returns whether addresses fulfil them.
+    pub(crate) fn hold<A: PacketFamily>(self, source: A, destination: A) -> bool {
+        self.source.is_none_or(|bits| source.has_bits(bits))
+            && self.destination.is_none_or(|bits| destination.has_bits(bits))
+    }
+}
+
 /// One line of an access list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -204,13 +224,12 @@ impl Rule {
 
     /// Returns whether a condition is one on packets of IPv6.
     pub(crate) fn is_of_ipv6(&self) -> bool {
-        self.flow_labels.is_some() || self.source_bits.is_some() || self.destination_bits.is_some()
+        self.flow_labels.is_some() || !self.bits().is_empty()
     }
 
-    /// Returns whether addresses fulfil the conditions on their bits.
-    pub(crate) fn allows_bits<A: PacketFamily>(&self, src: A, dst: A) -> bool {
-        self.source_bits.is_none_or(|bits| src.has_bits(bits))
-            && self.destination_bits.is_none_or(|bits| dst.has_bits(bits))
+    /// Returns the conditions on bits of the source and of the destination.
+    pub(crate) fn bits(&self) -> BitConditions {
+        BitConditions { source: self.source_bits, destination: self.destination_bits }
     }
 
     /// Returns whether a packet fulfils all conditions. O(prefixes and ranges of the rule).
@@ -222,7 +241,7 @@ impl Rule {
         };
         is_in(&self.from, packet.src)
             && is_in(&self.to, packet.dst)
-            && self.allows_bits(packet.src, packet.dst)
+            && self.bits().hold(packet.src, packet.dst)
             && Field::ALL.into_iter().all(|field| self.allows(field, packet.value(field)))
     }
 

@@ -53,9 +53,9 @@ pub const fn largest_mtu(frame_size: usize) -> usize {
     frame_size - HEADROOM as usize - LINK_HEADER
 }
 
-/// Returns the largest MTU, in bytes, of an interface of a router whose packets all reach its sockets: that
+/// Returns the largest MTU, in bytes, of an interface whose packets all reach its sockets: that
 /// of long frames, if this kernel has packets of several buffers (Linux 6.6), else that of frames of 4096
-/// bytes. A driver in zero-copy mode may have one buffer a packet only, and then leaves longer ones to the host.
+/// bytes. A driver in zero-copy mode may have one buffer a packet only: a router then leaves longer ones to the host.
 pub fn longest_mtu() -> usize {
     largest_mtu(if joins_buffers() { LONG_FRAME as usize } else { 4096 })
 }

@@ -5,10 +5,9 @@
 //!                        └───────────────────┴──────────────┴──► long frame
 //! ```
 //!
-//! The bytes are copied, so that everything behind it sees one slice; a packet of 9000 bytes takes some
-//! hundred nanoseconds more. The buffers return to the arena at once.
+//! The bytes are copied, so that everything behind it sees one slice, and the buffers return to the arena at once.
 //!
-//! A packet is lost if no long frame is free, or if it exceeds one; its other buffers are then freed only.
+//! A packet is lost if no long frame is free, or if it exceeds one: the rest of its buffers is freed.
 
 use crate::{Arena, Frame};
 
