@@ -143,6 +143,7 @@ impl Daemon {
         let (table, devices) = (self.view.table(), self.view.device_states());
         self.view.show(Seen { counters, ports, interfaces, table, devices });
         self.handle.call(move |sync| sync.set_workers(wanted, &served));
+        self.remaking.notices.push(format!("restarted the workers, for an MTU of at most {mtu}"));
         Ok(())
     }
 
