@@ -134,7 +134,7 @@ fn look(bench: &mut Bench, met: &mut BTreeSet<u8>) -> u64 {
     seen
 }
 
-/// Hops are reused while packets pass, in the order that `adjacency.rs` requires: no packet ever
+/// Hops are reused while packets pass, in the order that `adjacencies.rs` requires: no packet ever
 /// leaves by a next hop that its route did not have.
 ///
 /// 10.0.0.0/16 leads to 20 next hops in turn, 10.1.0.0/16 to another 20; three hops represent all

@@ -88,12 +88,13 @@ impl<L: Lookup> AnswerContext<'_, L> {
             Kind::V6 => flow_v6(bytes, hash),
             _ => flow_v4(bytes, hash),
         });
-        let exit = adjacencies.get(member);
+        let exit = adjacencies.get_exit(member);
         // A held packet is looked up again in the table of its port.
-        let waits = exit.port() == Err(Verdict::Unresolved) && table == Some(terms.table);
+        let waits =
+            exit.adjacency().port() == Err(Verdict::Unresolved) && table == Some(terms.table);
         let inbound = &*terms.answer_sources;
         let source = match to {
-            _ if is_hosts || (exit.port().is_err() && !waits) => None,
+            _ if is_hosts || (exit.adjacency().port().is_err() && !waits) => None,
             Key::V4(to) => {
                 let inbound = Some(inbound).filter(|own| !own.v4.is_empty());
                 // A route of several next hops may prefer a source itself.
@@ -103,7 +104,7 @@ impl<L: Lookup> AnswerContext<'_, L> {
             }
             Key::V6(to) => inbound.v6(to).map(Key::V6),
         };
-        let mtu = if waits { u16::MAX } else { exit.mtu() };
+        let mtu = if waits { u16::MAX } else { exit.adjacency().mtu() };
         let written =
             source.is_some_and(|source| errors.write(arena, &mut frame, reason, source, mtu));
         let (further, isolated) = (terms.further, terms.isolated);

@@ -5,8 +5,8 @@
 //!                    └──────────┴ other verdict ─► Turn: held, punted or dropped
 //! ```
 //!
-//! The loop is compiled twice, because most ports have no VLAN devices: the frames of those that have some
-//! have an ingress and tags of their own, and may be of a later batch.
+//! The loop is compiled three times, because most ports have no VLAN devices, and most batches of those that
+//! have some are of one device ([`Arrivals`]).
 
 use port::{Arena, Frame};
 
@@ -38,16 +38,45 @@ pub(super) struct Completion<'w> {
     pub(super) now: u64,
 }
 
+/// How the frames of a batch arrived.
+pub(super) enum Arrivals<'w> {
+    /// All without tags, on the port with this number.
+    Untagged(u16),
+    /// All alike.
+    Alike(FrameIngress),
+    /// Each by its own ingress; those of a later batch are moved to the second list.
+    Listed(&'w [FrameIngress], &'w mut Vec<Frame>),
+}
+
 impl Completion<'_> {
-    /// Stages the frames, or ends or holds them. If they are `TAGGED`, `arrivals` has the ingress of each,
-    /// and those of later batches are moved to `deferred`; otherwise all arrived on port number `number`.
-    /// Port `lane`, which is another one for a member of a bond, has received them.
+    /// Stages the frames, or ends or holds them. Port `lane`, which is another one for a member of a bond,
+    /// has received them.
     #[inline(always)]
-    pub(super) fn complete<const TAGGED: bool>(
+    pub(super) fn complete(self, lane: usize, arrivals: Arrivals<'_>) {
+        let mut none = Vec::new();
+        match arrivals {
+            Arrivals::Untagged(port) => {
+                let alike = FrameIngress::untagged(port);
+                self.complete_frames::<false, false>(lane, alike, &[], &mut none);
+            }
+            Arrivals::Alike(alike) => {
+                self.complete_frames::<true, false>(lane, alike, &[], &mut none);
+            }
+            Arrivals::Listed(each, deferred) => {
+                let alike = FrameIngress::untagged(lane as u16);
+                self.complete_frames::<true, true>(lane, alike, each, deferred);
+            }
+        }
+    }
+
+    /// Stages the frames, or ends or holds them. They are `TAGGED` or not, and either `LISTED` or arrived as
+    /// `alike`.
+    #[inline(always)]
+    fn complete_frames<const TAGGED: bool, const LISTED: bool>(
         self,
         lane: usize,
-        number: u16,
-        arrivals: &[FrameIngress],
+        alike: FrameIngress,
+        listed: &[FrameIngress],
         deferred: &mut Vec<Frame>,
     ) {
         let Self { arena, lanes, stats, adjacencies, wants, policer, terms, batch, .. } = self;
@@ -57,18 +86,18 @@ impl Completion<'_> {
         let is_isolated = isolated != [false; 2];
         let may_redirect = !is_isolated && terms.secondary_macs.is_empty();
         let has_refusals = !refusals.is_empty();
-        let mut arrivals = arrivals.iter();
+        let mut listed = listed.iter();
         for (at, (mut frame, (kind, hop))) in frames.drain(..).zip(batch.outcomes()).enumerate() {
-            let mut ingress = FrameIngress::untagged(number);
-            if TAGGED {
-                ingress = *arrivals.next().unwrap_or(&ingress);
+            let mut ingress = alike;
+            if LISTED {
+                ingress = *listed.next().unwrap_or(&ingress);
                 if kind == Kind::Deferred {
                     deferred.push(frame);
                     continue;
                 }
             }
             let FrameIngress { port, tags } = ingress;
-            let tags = usize::from(tags);
+            let tags = if TAGGED { usize::from(tags) } else { 0 };
             let refused = if has_refusals { refusals.get(at) } else { None };
             let kind = refused.map_or(kind, Kind::Done);
             let host = |task| match task {
@@ -77,8 +106,8 @@ impl Completion<'_> {
                     exit == port && may_redirect && policer.take(PuntClass::Redirect)
                 }
             };
-            let packet = arena.bytes_mut(&frame).get_mut(tags..).unwrap_or_default();
-            let verdict = match rewrite(packet, kind, hop, adjacencies, host) {
+            let bytes = arena.bytes_mut(&frame);
+            let verdict = match rewrite(bytes, tags, kind, hop, adjacencies, host) {
                 Ok((exit, len)) => {
                     match stage(arena, lanes, adjacencies, frame, tags, exit, len) {
                         Ok(()) => continue,

@@ -125,7 +125,7 @@ impl Egress {
                         }
                     }
                     Disposition::Forward => {
-                        rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies, |_| false)
+                        rewrite(arena.bytes_mut(&frame), 0, kind, hop, adjacencies, |_| false)
                     }
                     Disposition::Originate => rewrite_originated(arena, &frame, hop, adjacencies),
                     Disposition::Drop(verdict) => Err(verdict),
@@ -133,7 +133,7 @@ impl Egress {
                         if adjacencies.get(adjacencies.member(hop, |_| 0)).port().is_ok() =>
                     {
                         let (rewritten, mtu) = rewrite_direct(arena, &frame, hop, adjacencies);
-                        if rewritten == Err(Verdict::TooBig) {
+                        if matches!(rewritten, Err(Verdict::TooBig)) {
                             stats.ended(Verdict::TooBig, 1);
                             oversized.push(OversizedPacket { frame, mtu, granted: true });
                             continue;
@@ -238,22 +238,22 @@ fn encapsulate(
     let len = if seal.is_some() { header.len_with(SEAL_LEN) } else { header.len() };
     let bytes = arena.bytes(frame);
     let packet = bytes.get(ethernet::LEN..).unwrap_or_default();
-    let (inner, link) = if packet.first().is_some_and(|first| first >> 4 == 6) {
+    let (inner, exit) = if packet.first().is_some_and(|first| first >> 4 == 6) {
         let Ok(view) = ipv6::View::parse(packet) else {
             return Encapsulation::Refused(Verdict::Truncated);
         };
-        let link = adjacencies.resolve(hop, |hash| flow_v6(bytes, hash));
-        (ipv6::LEN + usize::from(view.payload_len()), link)
+        let exit = adjacencies.exit(hop, |hash| flow_v6(bytes, hash));
+        (ipv6::LEN + usize::from(view.payload_len()), exit)
     } else {
         let Ok(view) = ipv4::View::parse(packet) else {
             return Encapsulation::Refused(Verdict::Truncated);
         };
-        let link = adjacencies.resolve(hop, |hash| flow_v4(bytes, hash));
-        (usize::from(view.total_len()), link)
+        let exit = adjacencies.exit(hop, |hash| flow_v4(bytes, hash));
+        (usize::from(view.total_len()), exit)
     };
-    match link.port() {
+    match exit.adjacency().port() {
         Ok(_) => {
-            let most = usize::from(most.min(link.mtu()));
+            let most = usize::from(most.min(exit.adjacency().mtu()));
             if inner + len > most {
                 return Encapsulation::TooBig(most.saturating_sub(len) as u32);
             }
@@ -298,20 +298,20 @@ fn rewrite_direct<'a>(
     adjacencies: &'a Adjacencies,
 ) -> (Rewritten<'a>, u32) {
     let bytes = arena.bytes_mut(frame);
-    let link = adjacencies.get(adjacencies.member(hop, |_| 0));
+    let exit = adjacencies.get_exit(adjacencies.member(hop, |_| 0));
     let packet = bytes.get_mut(ethernet::LEN..).unwrap_or_default();
     let rewritten = if packet.first().is_some_and(|first| first >> 4 == 6) {
         if let Ok(mut view) = ipv6::View::parse(packet) {
             view.set_traffic_class(GRANTED << 2 | view.traffic_class() & 3);
         }
-        rewrite_v6(bytes, link, |_| false)
+        rewrite_v6(bytes, 0, exit, |_| false)
     } else {
         if let Ok(mut view) = ipv4::View::parse(packet) {
             view.set_tos(GRANTED << 2 | view.tos() & 3);
         }
-        rewrite_v4(bytes, link, |_| false)
+        rewrite_v4(bytes, 0, exit, |_| false)
     };
-    (rewritten, link.mtu().into())
+    (rewritten, exit.adjacency().mtu().into())
 }
 
 /// Rewrites a packet that this machine originates or has encapsulated.
@@ -322,9 +322,9 @@ fn rewrite_originated<'a>(
     adjacencies: &'a Adjacencies,
 ) -> Rewritten<'a> {
     let bytes = arena.bytes_mut(frame);
-    let link = match bytes.get(ethernet::LEN).map(|first| first >> 4) {
-        Some(6) => adjacencies.resolve(hop, |hash| flow_v6(bytes, hash)),
-        _ => adjacencies.resolve(hop, |hash| flow_v4(bytes, hash)),
+    let exit = match bytes.get(ethernet::LEN).map(|first| first >> 4) {
+        Some(6) => adjacencies.exit(hop, |hash| flow_v6(bytes, hash)),
+        _ => adjacencies.exit(hop, |hash| flow_v4(bytes, hash)),
     };
-    originate(bytes, link)
+    originate(bytes, exit)
 }

@@ -16,19 +16,20 @@ use port::Frame;
 use wire::ethernet;
 use wire::fragment::Fragments;
 
+use super::exit::Exit;
 use super::rewrite::decrement_ttl;
 use super::turn::{LANE_ROOM, Turn, stage};
-use super::{Adjacency, Verdict, flow_v4};
+use super::{Verdict, flow_v4};
 
 impl Turn<'_> {
     /// Sends a packet as fragments, or drops it. Its sender allows it, and its hop has a port.
     #[cold]
     pub(super) fn send_fragments(&mut self, mut frame: Frame, hop: Hop) {
         let bytes = self.arena.bytes(&frame);
-        let exit = self.adjacencies.resolve(hop, |hash| flow_v4(bytes, hash));
+        let exit = self.adjacencies.exit(hop, |hash| flow_v4(bytes, hash));
         decrement_ttl(self.arena.bytes_mut(&frame));
         let packet = self.arena.bytes(&frame).get(ethernet::LEN..).unwrap_or_default();
-        let Some(fragments) = Fragments::new(packet, exit.mtu()) else {
+        let Some(fragments) = Fragments::new(packet, exit.adjacency().mtu()) else {
             return self.drop(frame, Verdict::TooBig);
         };
         let last = fragments.count() - 1;
@@ -54,17 +55,11 @@ impl Turn<'_> {
     }
 
     /// Writes the headers of a fragment, whose payload is in its place, and stages it.
-    fn stage_fragment(
-        &mut self,
-        frame: Frame,
-        fragments: &Fragments,
-        number: usize,
-        exit: &Adjacency,
-    ) {
+    fn stage_fragment(&mut self, frame: Frame, fragments: &Fragments, number: usize, exit: &Exit) {
         let bytes = self.arena.bytes_mut(&frame);
         let written =
             bytes.split_first_chunk_mut::<{ ethernet::LEN }>().is_some_and(|(ether, packet)| {
-                ether[..12].copy_from_slice(&exit.macs());
+                ether[..12].copy_from_slice(&exit.adjacency().macs());
                 ether[12..].copy_from_slice(&ethernet::IPV4.to_be_bytes());
                 fragments.write_header(number, packet)
             });

@@ -18,7 +18,9 @@
 //! | `locals` | the test for the router's own addresses |
 //! | `batch` | the arrays between the stages |
 //! | `lookup` | keys → hops, in the table of the port |
-//! | `adjacency` | hop → port, MAC addresses, MTU; the order in which changes are published |
+//! | `adjacencies` | hop → adjacency; the order in which changes are published |
+//! | `adjacency` | port, MAC addresses, MTU |
+//! | `exit` | adjacency → the port with queues and the tag that its frames get |
 //! | `source` | the reverse path filter |
 //! | `flow` | the hash of a packet's flow, for groups |
 //! | `group` | next-hop groups: one hop for several next hops that share its flows |
@@ -45,11 +47,13 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod adjacencies;
 mod adjacency;
 mod answer;
 mod batch;
 mod completion;
 mod egress;
+mod exit;
 mod flow;
 mod forwarding;
 mod fragment;
@@ -79,7 +83,8 @@ mod want;
 mod worker;
 
 pub use access::{AccessLists, AppliedList};
-pub use adjacency::{Adjacencies, Adjacency};
+pub use adjacencies::Adjacencies;
+pub use adjacency::Adjacency;
 pub use batch::{Batch, Kind, SIZE};
 pub use flow::{FlowHash, FlowKey, flow_v4, flow_v6};
 pub use group::Group;

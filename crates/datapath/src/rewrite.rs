@@ -5,9 +5,9 @@
 //!   └─ from the adjacency ─┘    └─── in the header ───┘            └ cut off
 //! ```
 //!
-//! The MAC addresses become those of the next hop and of the port; the tags of a VLAN device are added
-//! when the frame is staged (`turn.rs`). The TTL or hop limit is
-//! decremented (RFC 1812, 5.3.1; RFC 8200, 3), and the IPv4 checksum is updated by RFC 1624;
+//! The MAC addresses become those of the next hop and of the port, and a tag that of the exit. If the exit's
+//! tags have another length than those of the frame, both are written when the frame is staged (`turn.rs`).
+//! The TTL or hop limit is decremented (RFC 1812, 5.3.1; RFC 8200, 3), and the IPv4 checksum is updated by RFC 1624;
 //! nothing else in the packet changes. Bytes behind the packet, other than the padding of a short
 //! frame, are cut off: they are not part of it and might exceed the MTU of the egress link.
 //!
@@ -15,14 +15,15 @@
 
 use wire::{ethernet, ipv4, ipv6};
 
-use super::{Adjacency, Verdict};
+use super::Verdict;
+use super::exit::Exit;
 
 /// The shortest frame that Ethernet carries, without its check sequence.
 const SHORTEST: usize = 60;
 
-/// The result of a rewrite: the adjacency, which has a port, and the new length of the frame, at most
+/// The result of a rewrite: the exit, whose adjacency has a port, and the new length of the frame, at most
 /// the old one; or a verdict.
-pub(super) type Rewritten<'a> = Result<(&'a Adjacency, usize), Verdict>;
+pub(super) type Rewritten<'a> = Result<(&'a Exit, usize), Verdict>;
 
 /// A task that the host has with a packet that could be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,68 +34,67 @@ pub(super) enum HostTask {
     Redirect(u16),
 }
 
-/// Prepares an IPv4 packet that parse accepted for transmission, unless `host` returns that the host has
-/// a task with it.
+/// Prepares an IPv4 packet that parse accepted, behind `tags` bytes of tags, for transmission, unless `host`
+/// returns that the host has a task with it.
 #[inline(always)]
 pub(super) fn rewrite_v4<'a>(
     frame: &mut [u8],
-    adjacency: &'a Adjacency,
+    tags: usize,
+    exit: &'a Exit,
     mut host: impl FnMut(HostTask) -> bool,
 ) -> Rewritten<'a> {
-    let len = frame.len();
-    let (ether, packet) =
-        frame.split_first_chunk_mut::<{ ethernet::LEN }>().ok_or(Verdict::Runt)?;
+    let (front, packet) = frame.split_at_mut_checked(tags + ethernet::LEN).ok_or(Verdict::Runt)?;
+    let len = ethernet::LEN + packet.len();
     let mut packet = ipv4::View::parse(packet).map_err(|_| Verdict::Truncated)?;
     if packet.header_len() > ipv4::LEN && host(HostTask::Options) {
         return Err(Verdict::Options);
     }
-    let port = adjacency.port()?;
+    let port = exit.adjacency().port()?;
     let total = packet.total_len();
-    if total > adjacency.mtu() {
+    if total > exit.adjacency().mtu() {
         return Err(Verdict::TooBig);
     }
     if host(HostTask::Redirect(port)) {
         return Err(Verdict::Redirect);
     }
     packet.decrement_ttl();
-    address(ether, adjacency);
-    Ok((adjacency, trimmed(len, usize::from(total))))
+    exit.write(front, tags);
+    Ok((exit, trimmed(len, usize::from(total))))
 }
 
 /// Prepares an IPv6 packet like [`rewrite_v4`].
 #[inline(always)]
 pub(super) fn rewrite_v6<'a>(
     frame: &mut [u8],
-    adjacency: &'a Adjacency,
+    tags: usize,
+    exit: &'a Exit,
     mut host: impl FnMut(HostTask) -> bool,
 ) -> Rewritten<'a> {
-    let len = frame.len();
-    let (ether, packet) =
-        frame.split_first_chunk_mut::<{ ethernet::LEN }>().ok_or(Verdict::Runt)?;
+    let (front, packet) = frame.split_at_mut_checked(tags + ethernet::LEN).ok_or(Verdict::Runt)?;
+    let len = ethernet::LEN + packet.len();
     let mut packet = ipv6::View::parse(packet).map_err(|_| Verdict::Truncated)?;
     if packet.next_header() == ipv6::HOP_BY_HOP && host(HostTask::Options) {
         return Err(Verdict::Options);
     }
-    let port = adjacency.port()?;
+    let port = exit.adjacency().port()?;
     let total = ipv6::LEN + usize::from(packet.payload_len());
-    if total > usize::from(adjacency.mtu()) {
+    if total > usize::from(exit.adjacency().mtu()) {
         return Err(Verdict::TooBig);
     }
     if host(HostTask::Redirect(port)) {
         return Err(Verdict::Redirect);
     }
     packet.decrement_hop_limit();
-    address(ether, adjacency);
-    Ok((adjacency, trimmed(len, total)))
+    exit.write(front, tags);
+    Ok((exit, trimmed(len, total)))
 }
 
 /// Prepares a packet of either family that this machine originates: it keeps its TTL.
 #[inline]
-pub(super) fn originate<'a>(frame: &mut [u8], adjacency: &'a Adjacency) -> Rewritten<'a> {
-    adjacency.port()?;
-    let len = frame.len();
-    let (ether, packet) =
-        frame.split_first_chunk_mut::<{ ethernet::LEN }>().ok_or(Verdict::Runt)?;
+pub(super) fn originate<'a>(frame: &mut [u8], exit: &'a Exit) -> Rewritten<'a> {
+    exit.adjacency().port()?;
+    let (front, packet) = frame.split_at_mut_checked(ethernet::LEN).ok_or(Verdict::Runt)?;
+    let len = ethernet::LEN + packet.len();
     let total = if packet.first().is_some_and(|first| first >> 4 == 6) {
         let packet = ipv6::View::parse(packet).map_err(|_| Verdict::Truncated)?;
         ipv6::LEN + usize::from(packet.payload_len())
@@ -102,11 +102,11 @@ pub(super) fn originate<'a>(frame: &mut [u8], adjacency: &'a Adjacency) -> Rewri
         let packet = ipv4::View::parse(packet).map_err(|_| Verdict::Truncated)?;
         usize::from(packet.total_len())
     };
-    if total > usize::from(adjacency.mtu()) {
+    if total > usize::from(exit.adjacency().mtu()) {
         return Err(Verdict::TooBig);
     }
-    address(ether, adjacency);
-    Ok((adjacency, trimmed(len, total)))
+    exit.write(front, 0);
+    Ok((exit, trimmed(len, total)))
 }
 
 /// Decrements the TTL or hop limit of a packet, which is above 1.
@@ -119,11 +119,6 @@ pub(super) fn decrement_ttl(frame: &mut [u8]) {
     } else if let Ok(mut packet) = ipv4::View::parse(packet) {
         packet.decrement_ttl();
     }
-}
-
-#[inline(always)]
-fn address(ether: &mut [u8; ethernet::LEN], adjacency: &Adjacency) {
-    ether[..12].copy_from_slice(&adjacency.macs());
 }
 
 /// Returns the length of a frame of `len` bytes after the bytes behind its packet of `total` bytes

@@ -84,38 +84,35 @@ impl StackedDevice {
         self.ports.get(at).copied().unwrap_or(u16::MAX)
     }
 
+    /// Returns the port and the tag of all packets that leave by the device, or `None` if they depend on the
+    /// packet or on a queue, or if there are two tags.
+    pub(super) fn fixed(&self) -> Option<(u16, Option<[u8; TAG]>)> {
+        let is_fixed = self.count == 1 && self.queue == 0 && self.len <= TAG;
+        let [first, rest @ ..] = &self.tags;
+        let &[p0, p1, c0, c1, ..] = first;
+        (is_fixed && rest.iter().all(|tags| tags == first))
+            .then_some((self.ports[0], (self.len > 0).then_some([p0, p1, c0, c1])))
+    }
+
     /// Returns the length of its tags.
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Writes the MAC addresses and the device's tags to a frame that has room for both before its type. A
-    /// device without tags writes nothing: the rewrite has written the addresses.
-    #[inline(always)]
+    /// Writes the MAC addresses and the device's tags to a frame that has room for both before its type.
     pub(super) fn write(&self, frame: &mut [u8], macs: [u8; MACS]) {
-        if self.len == 0 {
-            return;
-        }
         const IPV4: [u8; 2] = ethernet::IPV4.to_be_bytes();
         let class = match frame.get(MACS + self.len..) {
             // The TOS of an IPv4 packet: the second byte after the type.
             Some(&[t0, t1, _, tos, ..]) if [t0, t1] == IPV4 => usize::from(tos >> 3 & 3),
             _ => 0,
         };
-        let Some(&tags) = self.tags.get(class) else { return };
-        // Copies of a variable length cost more.
-        if self.len == TAG {
-            if let Some((first, rest)) = frame.split_first_chunk_mut()
-                && let Some(rest) = rest.first_chunk_mut::<TAG>()
-            {
-                *first = macs;
-                rest.copy_from_slice(&tags[..TAG]);
-            }
-        } else if let Some((first, rest)) = frame.split_first_chunk_mut() {
+        let tags = self.tags.get(class).and_then(|tags| tags.get(..self.len)).unwrap_or_default();
+        if let Some((first, rest)) = frame.split_first_chunk_mut() {
             *first = macs;
-            if let Some(rest) = rest.first_chunk_mut() {
-                *rest = tags;
+            if let Some(rest) = rest.get_mut(..self.len) {
+                rest.copy_from_slice(tags);
             }
         }
     }

@@ -7,17 +7,18 @@
 //! ```
 //!
 //! No byte is moved: the rest of the packet path begins behind the tags, and what precedes the type
-//! there is overwritten when the frame is staged. Until then the frame can be given back to the host as it
+//! there is overwritten when the packet is rewritten. Until then the frame can be given back to the host as it
 //! arrived. A tag that the port, or the VLAN device found so far, does not have ends this, and stays.
 
 use port::{Arena, Frame};
+use wire::vlan;
 
 use super::batch::{AHEAD, Batch};
 use super::ingress::FrameIngress;
 use super::parse::parse_behind;
 use super::secondary_macs::readdress_frame;
 use super::vlan::{MACS, MAX_TAGS, TAG, VlanTable};
-use super::{Ingresses, Parsed, Verdict};
+use super::{Ingresses, Locals, Parsed, Verdict};
 
 /// The port whose frames are parsed.
 pub(super) struct Trunk<'w> {
@@ -56,7 +57,8 @@ impl Trunk<'_> {
 
     /// Parses the frames of one group into the batch, which is empty apart from held packets, defers the
     /// others, and stores the ingress of each frame in `arrivals`, which is empty. Returns the number of
-    /// the group's frames, and of their bytes.
+    /// the group's frames, that of their bytes, and that of the first frames with the same ingress, which are
+    /// of the group.
     pub(super) fn parse(
         &self,
         arena: &mut Arena,
@@ -64,15 +66,16 @@ impl Trunk<'_> {
         group: u16,
         batch: &mut Batch,
         arrivals: &mut Vec<FrameIngress>,
-    ) -> (u64, u64) {
-        let terms = self.ingresses.get(group.into());
-        let mac = terms.mac.unwrap_or(self.mac);
-        let (secondary, locals) = (&*terms.secondary_macs, &*terms.locals);
-        let (mut count, mut bytes) = (0, 0);
+    ) -> (u64, u64, usize) {
         for frame in frames.iter().take(AHEAD) {
             arena.prefetch(frame);
         }
-        for (at, frame) in frames.iter().enumerate() {
+        let (alike, mut bytes) = self.parse_alike(arena, frames, group, batch, arrivals);
+        let mut count = alike as u64;
+        let terms = self.ingresses.get(group.into());
+        let mac = terms.mac.unwrap_or(self.mac);
+        let (secondary, locals) = (&*terms.secondary_macs, &*terms.locals);
+        for (at, frame) in frames.iter().enumerate().skip(alike) {
             if let Some(next) = frames.get(at + AHEAD) {
                 arena.prefetch(next);
             }
@@ -87,12 +90,99 @@ impl Trunk<'_> {
             }
             count += 1;
             bytes += frame.len() as u64;
-            let frame = arena.bytes(frame);
-            batch.push(match (frame.first_chunk(), frame.get(ingress.tags.into()..)) {
-                (Some(&dst), Some(frame)) => parse_behind(frame, dst, mac, locals),
-                _ => Parsed::Done(Verdict::Runt),
-            });
+            batch.push(parse_tagged(arena.bytes(frame), ingress.tags.into(), mac, locals));
         }
+        (count, bytes, alike)
+    }
+
+    /// Parses the first frames of [`parse`](Self::parse), up to one whose tags differ from those of the
+    /// first frame: mostly all, whose tags are then compared and not looked up. Returns the number of
+    /// frames, which are of the group, and of their bytes.
+    fn parse_alike(
+        &self,
+        arena: &mut Arena,
+        frames: &[Frame],
+        group: u16,
+        batch: &mut Batch,
+        arrivals: &mut Vec<FrameIngress>,
+    ) -> (usize, u64) {
+        let Some(first) = frames.first().map(|frame| arena.bytes(frame)) else { return (0, 0) };
+        let (ingress, of) = self.ingress(first);
+        let is_last = ingress.port != self.port && self.ingresses.stacked(ingress.port).1.is_none();
+        let pattern = TagPattern::of(first, ingress.tags, is_last);
+        let terms = self.ingresses.get(group.into());
+        let is_simple = of == group && terms.secondary_macs.is_empty();
+        let Some(pattern) = pattern.filter(|_| is_simple) else { return (0, 0) };
+        let (mac, locals) = (terms.mac.unwrap_or(self.mac), &*terms.locals);
+        let tags = usize::from(ingress.tags);
+        let (mut count, mut bytes) = (0, 0);
+        for frame in frames {
+            if let Some(next) = frames.get(count + AHEAD) {
+                arena.prefetch(next);
+            }
+            let frame = arena.bytes(frame);
+            if !pattern.matches(frame) {
+                break;
+            }
+            count += 1;
+            bytes += frame.len() as u64;
+            batch.push(parse_tagged(frame, tags, mac, locals));
+        }
+        arrivals.resize(count, ingress);
         (count, bytes)
+    }
+}
+
+/// Parses a frame behind its tags.
+#[inline(always)]
+fn parse_tagged(frame: &[u8], tags: usize, mac: [u8; 6], locals: &Locals) -> Parsed {
+    match (frame.first_chunk(), frame.get(tags..)) {
+        (Some(&dst), Some(frame)) => parse_behind(frame, dst, mac, locals),
+        _ => Parsed::Done(Verdict::Runt),
+    }
+}
+
+/// The bytes that decide the ingress of a frame: type and VLAN identifier of its tags, and whatever ends
+/// them where VLAN devices would have a further one. Frames with the same pattern have the same ingress.
+struct TagPattern {
+    mask: u64,
+    tags: u64,
+}
+
+impl TagPattern {
+    /// The type of a tag.
+    const TYPE: u32 = 0xffff_0000;
+    /// The type of a tag, and its VLAN identifier: the priority, four bits between them, may differ.
+    const TAG: u32 = 0xffff_0fff;
+
+    /// Makes the pattern of a frame with this length of tags; `is_last`: no VLAN devices have a further
+    /// tag. Returns `None` for a frame that is too short.
+    fn of(frame: &[u8], tags: u16, is_last: bool) -> Option<Self> {
+        let bytes = Self::bytes(frame)?;
+        let behind = |tag: usize| match (bytes >> (48 - 32 * tag)) as u16 {
+            _ if is_last => 0,
+            kind if vlan::is_tag(kind) => Self::TAG,
+            _ => Self::TYPE,
+        };
+        let [first, second] = match usize::from(tags) / TAG {
+            0 => [behind(0), 0],
+            1 => [Self::TAG, behind(1)],
+            _ => [Self::TAG, Self::TAG],
+        };
+        let mask = u64::from(first) << 32 | u64::from(second);
+        Some(Self { mask, tags: bytes & mask })
+    }
+
+    /// Returns whether a frame has these tags.
+    #[inline(always)]
+    fn matches(&self, frame: &[u8]) -> bool {
+        Self::bytes(frame).is_some_and(|bytes| bytes & self.mask == self.tags)
+    }
+
+    /// Returns the bytes where a frame has tags.
+    #[inline(always)]
+    fn bytes(frame: &[u8]) -> Option<u64> {
+        let (_, rest) = frame.split_first_chunk::<MACS>()?;
+        rest.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
     }
 }

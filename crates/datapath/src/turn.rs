@@ -14,6 +14,7 @@ use port::{Arena, Frame, Port};
 use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Kind, SIZE};
+use super::exit::{Exit, move_front};
 use super::flow::{FlowHash, flow};
 use super::hold::{HELD, Held, Hold, Wait};
 use super::icmp_errors::{Admission, IcmpErrors, Pending, link_mtu};
@@ -23,8 +24,8 @@ use super::queueing::Queueing;
 use super::rewrite::HostTask;
 use super::want::Key;
 use super::{
-    Adjacencies, Adjacency, Batch, Class, FIRST_STACKED, Rewritten, Verdict, WantSender, flow_v4,
-    flow_v6, originate, rewrite_v4, rewrite_v6,
+    Adjacencies, Adjacency, Batch, Class, Rewritten, Verdict, WantSender, flow_v4, flow_v6,
+    originate, rewrite_v4, rewrite_v6,
 };
 use crate::stats::WorkerStats;
 
@@ -48,11 +49,12 @@ pub(super) struct Lane {
     pub(super) hold: Hold,
 }
 
-/// Prepares a packet for transmission by the adjacency of its hop, unless `host` returns that the host has
-/// a task with it.
+/// Prepares a packet, which is behind `tags` bytes of tags, for transmission by the adjacency of its hop,
+/// unless `host` returns that the host has a task with it.
 #[inline(always)]
 pub(super) fn rewrite<'a>(
     bytes: &mut [u8],
+    tags: usize,
     kind: Kind,
     hop: Hop,
     adjacencies: &'a Adjacencies,
@@ -60,17 +62,22 @@ pub(super) fn rewrite<'a>(
 ) -> Rewritten<'a> {
     match kind {
         Kind::V4 => {
-            let adjacency = adjacencies.resolve(hop, |hash| flow_v4(bytes, hash));
-            rewrite_v4(bytes, adjacency, host)
+            let exit = adjacencies.exit(hop, |hash| flow_v4(untagged(bytes, tags), hash));
+            rewrite_v4(bytes, tags, exit, host)
         }
         Kind::V6 => {
-            let adjacency = adjacencies.resolve(hop, |hash| flow_v6(bytes, hash));
-            rewrite_v6(bytes, adjacency, host)
+            let exit = adjacencies.exit(hop, |hash| flow_v6(untagged(bytes, tags), hash));
+            rewrite_v6(bytes, tags, exit, host)
         }
         Kind::Done(verdict) => Err(verdict),
         // The worker sets such a frame aside.
         Kind::Deferred => Err(Verdict::NoRoute),
     }
+}
+
+/// Returns a frame without its tags.
+fn untagged(bytes: &[u8], tags: usize) -> &[u8] {
+    bytes.get(tags..).unwrap_or_default()
 }
 
 /// The context for a packet of a batch that is not simply sent. It is constructed for each such
@@ -130,13 +137,13 @@ impl Turn<'_> {
             let hop = hop.unwrap_or(Hop::NONE);
             let bytes = self.arena.bytes_mut(&frame);
             let rewritten = match (own, kind) {
-                (false, _) => rewrite(bytes, kind, hop, self.adjacencies, |_| false),
+                (false, _) => rewrite(bytes, 0, kind, hop, self.adjacencies, |_| false),
                 (true, Kind::V6) => {
-                    let to = self.adjacencies.resolve(hop, |hash| flow_v6(bytes, hash));
+                    let to = self.adjacencies.exit(hop, |hash| flow_v6(bytes, hash));
                     originate(bytes, to)
                 }
                 (true, _) => {
-                    let to = self.adjacencies.resolve(hop, |hash| flow_v4(bytes, hash));
+                    let to = self.adjacencies.exit(hop, |hash| flow_v4(bytes, hash));
                     originate(bytes, to)
                 }
             };
@@ -270,8 +277,8 @@ impl Turn<'_> {
     }
 }
 
-/// Stages a frame, whose packet is rewritten and behind `tags` bytes, on the lane of the adjacency's
-/// port, with the tags of that port if it is a VLAN device. Without its tags it has `len` bytes.
+/// Stages a frame, whose packet is rewritten and behind `tags` bytes, on the lane of its exit, with the tags
+/// of that. Without its tags it has `len` bytes.
 ///
 /// # Errors
 ///
@@ -283,33 +290,41 @@ pub(super) fn stage(
     adjacencies: &Adjacencies,
     mut frame: Frame,
     tags: usize,
-    exit: &Adjacency,
+    exit: &Exit,
     len: usize,
 ) -> Result<(), Frame> {
-    let number = exit.number();
-    if number < FIRST_STACKED {
-        let Some(lane) = lanes.get_mut(usize::from(number)) else { return Err(frame) };
-        if tags > 0 {
-            arena.shrink_front(&mut frame, tags);
-        }
-        lane.stage(arena, frame, len);
-        return Ok(());
-    }
-    let Some(device) = adjacencies.stacked(number) else { return Err(frame) };
-    let port = device.port(|| {
-        let packet = arena.bytes(&frame).get(tags..).unwrap_or_default();
-        flow(packet, &FlowHash::with_seed(adjacencies.flow_hash().seed))
-    });
-    let Some(lane) = lanes.get_mut(usize::from(port)) else { return Err(frame) };
-    let has_room = match device.len().checked_sub(tags) {
-        Some(0) => true,
-        Some(more) => arena.grow_front(&mut frame, more),
-        None => arena.shrink_front(&mut frame, tags - device.len()),
+    let Some(lane) = lanes.get_mut(exit.lane()) else {
+        return stage_stacked(arena, lanes, adjacencies, frame, tags, exit.adjacency(), len);
     };
-    if !has_room {
+    if tags != exit.tags() && !exit.move_front(arena, &mut frame, tags) {
         return Err(frame);
     }
-    device.write(arena.bytes_mut(&frame), exit.macs());
+    lane.stage(arena, frame, exit.tags() + len);
+    Ok(())
+}
+
+/// Stages a frame like [`stage`], on the lane and with the tags that a stacked device has for its packet.
+fn stage_stacked(
+    arena: &mut Arena,
+    lanes: &mut [Lane],
+    adjacencies: &Adjacencies,
+    mut frame: Frame,
+    tags: usize,
+    adjacency: &Adjacency,
+    len: usize,
+) -> Result<(), Frame> {
+    let Some(device) = adjacencies.stacked(adjacency.number()) else { return Err(frame) };
+    let port = device.port(|| {
+        flow(
+            untagged(arena.bytes(&frame), tags),
+            &FlowHash::with_seed(adjacencies.flow_hash().seed),
+        )
+    });
+    let Some(lane) = lanes.get_mut(usize::from(port)) else { return Err(frame) };
+    if !move_front(arena, &mut frame, tags, device.len()) {
+        return Err(frame);
+    }
+    device.write(arena.bytes_mut(&frame), adjacency.macs());
     if device.queue() != 0
         && let Some(queueing) = &mut lane.queueing
     {

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A VLAN device is a stacked device (`stacked.rs`) with one tag, or with two if it is over another one
-//! (QinQ). The worker parses a frame behind its tags (`trunk.rs`), and writes those of the exit when it
-//! stages the frame, so the stages in between know no tags. A frame that is not sent keeps the tags,
-//! since the host receives it on the port below.
+//! (QinQ). The worker parses a frame behind its tags (`trunk.rs`), and writes those of the exit with the
+//! MAC addresses (`exit.rs`), so the stages in between know no tags. A frame that is not sent keeps the
+//! tags, since the host receives it on the port below.
 //!
 //! **Batches.** Frames of different VLANs arrive together. A batch is looked up in one table, so the
 //! frames are divided: those of devices whose settings are alike (`Ingresses::group`) stay one

@@ -22,7 +22,7 @@
 //! would only add delay.
 //!
 //! The worker takes tables, adjacencies and ingresses again for every batch, in the order that
-//! `adjacency.rs` requires, so that a publication of the control plane applies from the next batch
+//! `adjacencies.rs` requires, so that a publication of the control plane applies from the next batch
 //! on.
 //!
 //! A worker has no clock of its own: the thread that runs it reads one from time to time and calls
@@ -43,7 +43,7 @@ use port::{Arena, Frame, Port};
 use super::access::{AccessBatch, AccessStage};
 use super::answer::AnswerContext;
 use super::batch::{AHEAD, FEW, MARKING, SIZE};
-use super::completion::Completion;
+use super::completion::{Arrivals, Completion};
 use super::egress::{Egress, EgressContext};
 use super::forwarding::refuse_forwarding;
 use super::hold::{HELD, Hold};
@@ -379,8 +379,9 @@ impl<L: Lookup> Worker<L> {
                 held.for_each(|held| batch.wait(held.key));
             }
             let (mut received, mut bytes) = (frames.len() as u64, 0);
+            let mut alike = 0;
             if let Some(trunk) = &trunk {
-                (received, bytes) = trunk.parse(arena, frames, group, batch, arrivals);
+                (received, bytes, alike) = trunk.parse(arena, frames, group, batch, arrivals);
             } else if let Some(access) = access
                 && let Some(parsed) = access.parse(arena, frames, (number, mac, locals), batch)
             {
@@ -466,11 +467,14 @@ impl<L: Lookup> Worker<L> {
                 frames,
                 now,
             };
-            if trunk.is_some() {
-                rest.complete::<true>(ingress, number, arrivals, deferred);
-            } else {
-                rest.complete::<false>(ingress, number, arrivals, deferred);
-            }
+            rest.complete(
+                ingress,
+                match arrivals.first() {
+                    _ if trunk.is_none() => Arrivals::Untagged(number),
+                    Some(&first) if alike == arrivals.len() => Arrivals::Alike(first),
+                    _ => Arrivals::Listed(arrivals, deferred),
+                },
+            );
             if !has_vlans {
                 break;
             }

@@ -12,7 +12,7 @@
 //! A worker in the middle of a batch may still hold the table that contains the hop, and look up
 //! the hop's adjacency a moment later. If the index had another target by then, the packet would
 //! go where no route ever led. The last reference is therefore kept until the tables without it
-//! are published and every worker has left the previous ones (`datapath/adjacency.rs`, rule 3).
+//! are published and every worker has left the previous ones (`datapath/adjacencies.rs`, rule 3).
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -34,6 +34,11 @@ fn exit(port: u16, tags: &[(u16, u16)]) -> StackedDevice {
     StackedDevice::new(&[port], &tags.iter().map(tag).collect::<Vec<_>>())
 }
 
+/// Makes the exit of a device with one tag, whose priority no packet changes.
+fn fixed_exit(port: u16, (protocol, id): (u16, u16)) -> StackedDevice {
+    StackedDevice::new(&[port], &[VlanTag { protocol, id, priorities: [3; 4] }])
+}
+
 /// Adds tags to a frame, the outer one first.
 fn tagged(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     let mut all = frame[..12].to_vec();
@@ -68,8 +73,16 @@ fn settings(rig: &Rig, sources: ReversePathFilter) -> Ingresses {
     Ingresses::new(ports).with_stacked(devices.into_iter().map(Some).collect())
 }
 
+/// The tags of the exit over port 2, with a priority by the TOS.
+const TWO_TAGS: &[(u16, u16)] = &[(AD, 100), (Q, 200)];
+
 /// Makes a rig with the devices; gateway 1 is behind a device over port 2.
 fn with_devices(sources: ReversePathFilter) -> Rig {
+    with_exit(sources, exit(2, TWO_TAGS))
+}
+
+/// Makes a rig with the devices; gateway 1 is behind this one.
+fn with_exit(sources: ReversePathFilter, gateways: StackedDevice) -> Rig {
     let mut rig = Rig::new().with_punts(PuntRates {
         unreachable: PuntRates::UNLIMITED,
         too_big: PuntRates::UNLIMITED,
@@ -78,16 +91,16 @@ fn with_devices(sources: ReversePathFilter) -> Rig {
     });
     let terms = settings(&rig, sources);
     rig.ingresses.publish(Box::new(terms));
-    publish(&mut rig, &[]);
+    publish(&mut rig, &[], gateways);
     rig
 }
 
-/// Publishes the exits: those over port 0 as they receive, and one over port 2; gateways in `unknown`
+/// Publishes the exits: those over port 0 as they receive, and that of gateway 1; gateways in `unknown`
 /// have no MAC.
-fn publish(rig: &mut Rig, unknown: &[usize]) {
+fn publish(rig: &mut Rig, unknown: &[usize], gateways: StackedDevice) {
     let mut changed = adjacencies(&rig.model);
     let mut exits: Vec<_> = DEVICES.iter().map(|(tags, _)| Some(exit(0, tags))).collect();
-    exits.push(Some(exit(2, &[(AD, 100), (Q, 200)])));
+    exits.push(Some(gateways));
     changed.set_stacked(exits.into());
     let gateway = &rig.model.gateways[1];
     let adjacency = Adjacency::new(number(4), gateway.dst_mac, gateway.src_mac, 1500);
@@ -113,15 +126,22 @@ fn tagged_frames_end_like_untagged_ones_on_a_port_with_the_same_settings() {
     let none: &[(u16, u16)] = &[];
     let mut verdicts = 0;
     for round in 0..300 {
-        let (mut rig, mut plain) =
-            (with_devices(ReversePathFilter::Off), with_devices(ReversePathFilter::Off));
+        // Tags that depend on the packet, and one that does not: the same length as most frames have.
+        let gateways = if round % 2 == 0 { exit(2, TWO_TAGS) } else { fixed_exit(2, (Q, 300)) };
+        let make = || with_exit(ReversePathFilter::Off, gateways.clone());
+        let (mut rig, mut plain) = (make(), make());
+        // Of many frames, those of one device follow each other.
+        let change = *rng.choice(&[1.0, 0.3, 0.02]).unwrap();
+        let mut device = 0;
         let (mut frames, mut expected) = (Vec::new(), [const { Vec::new() }; 4]);
         let mut counts = fingerpost_datapath::VerdictMap::<u64>::default();
         for _ in 0..rng.usize(1..60) {
-            let (tags, table) = match rng.usize(..=DEVICES.len()) {
-                at if at < DEVICES.len() => DEVICES[at],
-                _ => (none, 0),
-            };
+            if rng.f32() < change {
+                device = rng.usize(..=DEVICES.len());
+            }
+            let (tags, table) = DEVICES.get(device).copied().unwrap_or((none, 0));
+            let priority = rng.u16(..) & 0xf000;
+            let tags: Vec<_> = tags.iter().map(|(kind, id)| (*kind, id | priority)).collect();
             let frame = draw(rng);
             // The same frame alone, on a port with the same table.
             let mut ports = ingresses(&plain.model);
@@ -136,10 +156,10 @@ fn tagged_frames_end_like_untagged_ones_on_a_port_with_the_same_settings() {
             let before = plain.pass([&frame]);
             before.verdicts.iter().for_each(|(verdict, count)| counts[verdict] += count);
             for (at, sent) in outputs(&mut plain).into_iter().enumerate() {
-                let with_tags = |sent: Vec<u8>| if at == 3 { tagged(&sent, tags) } else { sent };
+                let with_tags = |sent: Vec<u8>| if at == 3 { tagged(&sent, &tags) } else { sent };
                 expected[at].extend(sent.into_iter().map(with_tags));
             }
-            frames.push(tagged(&frame, tags));
+            frames.push(tagged(&frame, &tags));
         }
         let counted = rig.pass(&frames);
         assert_eq!(counted.verdicts, counts, "round {round}");
@@ -182,6 +202,53 @@ fn exit_adds_its_tags_with_the_priority_of_the_tos() {
 }
 
 #[test]
+fn exit_with_a_fixed_tag_replaces_tags_of_any_length() {
+    let mut rig = with_exit(ReversePathFilter::Off, fixed_exit(2, (AD, 300)));
+    let (to_device, to_port) = (0x0a01_0001, AWAY);
+    let all: [&[(u16, u16)]; 3] = [&[], &[(Q, 5)], &[(AD, 7), (Q, 8)]];
+    for tags in all {
+        for to in [to_device, to_port] {
+            assert_eq!(rig.pass([tagged(&v4(HERE, to), tags)]).sent(), 1, "{tags:?}");
+        }
+        let [_, one, two, _] = outputs(&mut rig);
+        let gateways = &rig.model.gateways;
+        let expected = |gateway: usize, tags: &[(u16, u16)]| {
+            let mut frame = v4_with(ipv4::Header { src: HERE, dst: to_device, ..sound() }, 0);
+            frame[..6].copy_from_slice(&gateways[gateway].dst_mac);
+            frame[6..12].copy_from_slice(&gateways[gateway].src_mac);
+            tagged(&frame, tags)[..14 + 4 * tags.len()].to_vec()
+        };
+        assert_eq!(two.len(), 1);
+        assert!(two[0].starts_with(&expected(1, &[(AD, 3 << 13 | 300)])), "{tags:?}: {two:02x?}");
+        assert_eq!(one.len(), 1);
+        assert!(one[0].starts_with(&expected(0, &[])), "{tags:?}: {one:02x?}");
+        assert_eq!(one[0].len() + 4, two[0].len());
+    }
+}
+
+/// A tag without a device, in the middle of a run of frames of one device, is not taken for that device's,
+/// whether it differs in its type, its identifier, or is a further one.
+#[test]
+fn frame_that_differs_from_a_run_has_its_own_ingress() {
+    let runs: [&[(u16, u16)]; 4] = [&[], &[(Q, 5)], &[(AD, 7)], &[(AD, 7), (Q, 8)]];
+    let others: [&[(u16, u16)]; 6] =
+        [&[(Q, 9)], &[(AD, 5)], &[(Q, 7)], &[(AD, 7), (Q, 9)], &[(AD, 7), (AD, 8)], &[(Q, 8)]];
+    for run in runs {
+        for other in others {
+            let mut rig = with_devices(ReversePathFilter::Off);
+            let odd = tagged(&v4(HERE, AWAY), other);
+            let mut frames = vec![tagged(&v4(HERE, AWAY), run); 19];
+            let mut expected = rig.pass(&frames).verdicts;
+            outputs(&mut rig);
+            expected[Verdict::Tagged] += 1;
+            frames.insert(11, odd.clone());
+            assert_eq!(rig.pass(&frames).verdicts, expected, "{run:04x?} {other:04x?}");
+            assert!(outputs(&mut rig)[3].contains(&odd), "{run:04x?} {other:04x?}");
+        }
+    }
+}
+
+#[test]
 fn unknown_tags_stay_and_go_to_the_host_with_those_of_the_device() {
     let mut rig = with_devices(ReversePathFilter::Off);
     let unknown: [&[(u16, u16)]; 5] =
@@ -196,21 +263,21 @@ fn unknown_tags_stay_and_go_to_the_host_with_those_of_the_device() {
 #[test]
 fn packets_of_several_devices_wait_and_leave_without_further_frames() {
     let mut rig = with_devices(ReversePathFilter::Off);
-    publish(&mut rig, &[0, 2]);
+    publish(&mut rig, &[0, 2], exit(2, TWO_TAGS));
     let six = tagged(&v4(HERE, AWAY), &[(Q, 6)]);
     // In table 1 this address is behind gateway 0.
     let seven = tagged(&v4(HERE, BACK), &[(AD, 7)]);
     let counted = rig.pass([&six, &seven, &v4(HERE, AWAY + 1)]);
     assert_eq!((counted.held, counted.sent()), (3, 0));
-    publish(&mut rig, &[]);
+    publish(&mut rig, &[], exit(2, TWO_TAGS));
     assert_eq!(rig.pass([[0; 0]; 0]).sent(), 3);
     assert_eq!(outputs(&mut rig).map(|list| list.len()), [0, 3, 0, 0]);
     // A packet of a device that is removed ends.
-    publish(&mut rig, &[0]);
+    publish(&mut rig, &[0], exit(2, TWO_TAGS));
     assert_eq!(rig.pass([&seven]).held, 1);
     let terms = ingresses(&rig.model);
     rig.ingresses.publish(Box::new(terms));
-    publish(&mut rig, &[]);
+    publish(&mut rig, &[], exit(2, TWO_TAGS));
     assert_eq!(rig.pass([[0; 0]; 0]).sent(), 0);
     (0..11).for_each(|_| rig.worker.tick());
     assert_eq!((rig.pass([[0; 0]; 0]).count(Verdict::Unresolved), rig.worker.held()), (1, 0));

@@ -1,0 +1,104 @@
+//! Exits: adjacencies with what is the same for all of their frames below the packet.
+//!
+//! ```text
+//!   adjacency ─► port 3                       ─► lane 3, no tag
+//!   adjacency ─► port 0x8000, a VLAN device   ─► lane 0, its tag
+//!   adjacency ─► port 0x8001, a bond of two   ─► by the packet's flow: the device decides
+//! ```
+//!
+//! An adjacency has the number of the port that its packets leave on, which may be a stacked device
+//! (`stacked.rs`). The port below and the tag of most devices depend on no packet; they are stored with the
+//! adjacency whenever it or the devices change, and a packet costs one access to both.
+
+use port::{Arena, Frame};
+
+use super::vlan::{MACS, TAG};
+use super::{Adjacency, FIRST_STACKED, StackedDevice};
+
+/// An adjacency and the common part of its frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exit {
+    adjacency: Adjacency,
+    tag: [u8; TAG],
+    /// The number of the lane; [`Self::NO_LANE`] if a stacked device chooses it for each packet, or if
+    /// there is none.
+    lane: u16,
+    /// The length of the tag: 0 without one.
+    tags: u16,
+}
+
+impl Exit {
+    /// More than a worker has.
+    const NO_LANE: u16 = u16::MAX;
+
+    /// The exit of a hop without a route.
+    pub(super) const NONE: Self =
+        Self { adjacency: Adjacency::NONE, tag: [0; TAG], lane: Self::NO_LANE, tags: 0 };
+
+    /// Makes the exit of an adjacency, among these stacked devices.
+    pub(super) fn new(adjacency: Adjacency, stacked: &[Option<StackedDevice>]) -> Self {
+        let none = Self { adjacency, ..Self::NONE };
+        let Ok(port) = adjacency.port() else { return none };
+        let Some(at) = port.checked_sub(FIRST_STACKED) else { return Self { lane: port, ..none } };
+        let device = stacked.get(usize::from(at)).and_then(Option::as_ref);
+        match device.and_then(StackedDevice::fixed) {
+            Some((lane, None)) => Self { lane, ..none },
+            Some((lane, Some(tag))) => Self { lane, tag, tags: TAG as u16, ..none },
+            None => none,
+        }
+    }
+
+    /// Returns the adjacency.
+    #[inline(always)]
+    pub(super) fn adjacency(&self) -> &Adjacency {
+        &self.adjacency
+    }
+
+    /// Returns the number of the lane, or one that no worker has.
+    #[inline(always)]
+    pub(super) fn lane(&self) -> usize {
+        self.lane.into()
+    }
+
+    /// Returns the length of the tag.
+    #[inline(always)]
+    pub(super) fn tags(&self) -> usize {
+        self.tags.into()
+    }
+
+    /// Writes the MAC addresses and the tag to the front of a frame whose packet is behind `tags` bytes of
+    /// tags, if that is the length of its own tag; otherwise [`move_front`](Self::move_front) does.
+    #[inline(always)]
+    pub(super) fn write(&self, front: &mut [u8], tags: usize) {
+        if tags != self.tags() {
+            return;
+        }
+        if let Some((macs, rest)) = front.split_first_chunk_mut::<MACS>() {
+            *macs = self.adjacency.macs();
+            if tags != 0
+                && let Some(tag) = rest.first_chunk_mut()
+            {
+                *tag = self.tag;
+            }
+        }
+    }
+
+    /// Replaces the tags of a frame, which have another length than the exit's tag, and writes the MAC
+    /// addresses. Returns whether the frame has room for them.
+    pub(super) fn move_front(&self, arena: &mut Arena, frame: &mut Frame, tags: usize) -> bool {
+        let has_room = move_front(arena, frame, tags, self.tags());
+        if has_room {
+            self.write(arena.bytes_mut(frame), self.tags());
+        }
+        has_room
+    }
+}
+
+/// Moves the front of a frame whose packet is behind `tags` bytes, for `wanted` bytes instead. Returns
+/// whether the frame has room for them.
+pub(super) fn move_front(arena: &mut Arena, frame: &mut Frame, tags: usize, wanted: usize) -> bool {
+    match wanted.checked_sub(tags) {
+        Some(more) => arena.grow_front(frame, more),
+        None => arena.shrink_front(frame, tags - wanted),
+    }
+}
