@@ -37,10 +37,12 @@ ended() {
 
 show_top
 within source ping -c 40 -i 0.05 -W 2 -q 11.0.0.1 >"$work/ping.log" &
+pinging=$!
 wait_for 10 shows 'in [1-9][0-9]* packets/s' || fail "no packets: $(screen)"
 for words in 'workers' '254 ipv4' 'D12X6R' 'all fit in L' 'kernel: idle for' ' 0 overruns' 'auditor: 0 mismatches' '│r1 *up *AF_XDP'; do
     wait_for 3 shows "$words" || fail "no \"$words\": $(screen)"
 done
+wait "$pinging" || fail "ping: $(cat "$work/ping.log")"
 terminal send-keys -t top q
 ended 0
 show_top

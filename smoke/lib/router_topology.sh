@@ -240,9 +240,10 @@ fly() {
     within source ip -6 route add default via fd00:0::1
     within router ip route add 203.0.113.0/24 via 10.0.1.2
     within router ip -6 route add 2001:db8::/32 via fd00:1::2
-    # Resolves the neighbors, so that no packet of the stream waits for them.
-    within source ping -qc1 -W5 203.0.113.1 >/dev/null || fail "the kernel does not forward"
-    within source ping -6 -qc1 -W5 2001:db8::1 >/dev/null || fail "the kernel does not forward IPv6"
+    # Resolves the neighbors, so that no packet of the stream waits for them. A running router has the routes a
+    # moment after the kernel, and until then answers with Destination Unreachable.
+    wait_for 10 within source ping -qc1 -W2 203.0.113.1 || fail "203.0.113.1 does not answer"
+    wait_for 10 within source ping -6 -qc1 -W2 2001:db8::1 || fail "2001:db8::1 does not answer"
     mkfifo "$work/end"
     "$python" "$here/smoke/lib/stream.py" "$prefix" a <"$work/end" >"$work/packets" 2>&1 &
     flying=$!
