@@ -67,7 +67,7 @@ impl Exit {
     }
 
     /// Writes the MAC addresses and the tag to the front of a frame whose packet is behind `tags` bytes of
-    /// tags, if that is the length of its own tag; otherwise [`move_front`](Self::move_front) does.
+    /// tags, if the exit's tag has that length; otherwise [`replace_tags`](Self::replace_tags) does.
     #[inline(always)]
     pub(super) fn write(&self, front: &mut [u8], tags: usize) {
         if tags != self.tags() {
@@ -85,7 +85,7 @@ impl Exit {
 
     /// Replaces the tags of a frame, which have another length than the exit's tag, and writes the MAC
     /// addresses. Returns whether the frame has room for them.
-    pub(super) fn move_front(&self, arena: &mut Arena, frame: &mut Frame, tags: usize) -> bool {
+    pub(super) fn replace_tags(&self, arena: &mut Arena, frame: &mut Frame, tags: usize) -> bool {
         let has_room = move_front(arena, frame, tags, self.tags());
         if has_room {
             self.write(arena.bytes_mut(frame), self.tags());

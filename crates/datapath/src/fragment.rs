@@ -59,7 +59,7 @@ impl Turn<'_> {
         let bytes = self.arena.bytes_mut(&frame);
         let written =
             bytes.split_first_chunk_mut::<{ ethernet::LEN }>().is_some_and(|(ether, packet)| {
-                ether[..12].copy_from_slice(&exit.adjacency().macs());
+                exit.write(ether, 0);
                 ether[12..].copy_from_slice(&ethernet::IPV4.to_be_bytes());
                 fragments.write_header(number, packet)
             });

@@ -7,8 +7,8 @@
 //!
 //! The MAC addresses become those of the next hop and of the port, and a tag that of the exit. If the exit's
 //! tags have another length than those of the frame, both are written when the frame is staged (`turn.rs`).
-//! The TTL or hop limit is decremented (RFC 1812, 5.3.1; RFC 8200, 3), and the IPv4 checksum is updated by RFC 1624;
-//! nothing else in the packet changes. Bytes behind the packet, other than the padding of a short
+//! The TTL or hop limit is decremented (RFC 1812, 5.3.1; RFC 8200, 3), and the IPv4 checksum is updated
+//! by RFC 1624; nothing else in the packet changes. Bytes behind the packet, other than the padding of a short
 //! frame, are cut off: they are not part of it and might exceed the MTU of the egress link.
 //!
 //! Nothing is written before all checks have passed: a packet that is dropped here is unchanged.

@@ -108,12 +108,20 @@ impl StackedDevice {
             Some(&[t0, t1, _, tos, ..]) if [t0, t1] == IPV4 => usize::from(tos >> 3 & 3),
             _ => 0,
         };
-        let tags = self.tags.get(class).and_then(|tags| tags.get(..self.len)).unwrap_or_default();
-        if let Some((first, rest)) = frame.split_first_chunk_mut() {
-            *first = macs;
-            if let Some(rest) = rest.get_mut(..self.len) {
-                rest.copy_from_slice(tags);
+        let Some((&tags, (first, rest))) = self.tags.get(class).zip(frame.split_first_chunk_mut())
+        else {
+            return;
+        };
+        *first = macs;
+        // Copies of a variable length cost more.
+        if self.len == TAG {
+            if let Some(rest) = rest.first_chunk_mut::<TAG>() {
+                rest.copy_from_slice(&tags[..TAG]);
             }
+        } else if self.len > 0
+            && let Some(rest) = rest.first_chunk_mut()
+        {
+            *rest = tags;
         }
     }
 }

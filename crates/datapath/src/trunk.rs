@@ -70,11 +70,19 @@ impl Trunk<'_> {
         for frame in frames.iter().take(AHEAD) {
             arena.prefetch(frame);
         }
-        let (alike, mut bytes) = self.parse_alike(arena, frames, group, batch, arrivals);
-        let mut count = alike as u64;
         let terms = self.ingresses.get(group.into());
         let mac = terms.mac.unwrap_or(self.mac);
         let (secondary, locals) = (&*terms.secondary_macs, &*terms.locals);
+        let (mut alike, mut bytes) = (0, 0);
+        let first = frames.first().map(|frame| arena.bytes(frame));
+        if secondary.is_empty()
+            && let Some((ingress, pattern)) = first.and_then(|frame| self.pattern(frame, group))
+        {
+            let tags = usize::from(ingress.tags);
+            (alike, bytes) = parse_matching(arena, frames, &pattern, tags, (mac, locals), batch);
+            arrivals.resize(alike, ingress);
+        }
+        let mut count = alike as u64;
         for (at, frame) in frames.iter().enumerate().skip(alike) {
             if let Some(next) = frames.get(at + AHEAD) {
                 arena.prefetch(next);
@@ -95,42 +103,40 @@ impl Trunk<'_> {
         (count, bytes, alike)
     }
 
-    /// Parses the first frames of [`parse`](Self::parse), up to one whose tags differ from those of the
-    /// first frame: mostly all, whose tags are then compared and not looked up. Returns the number of
-    /// frames, which are of the group, and of their bytes.
-    fn parse_alike(
-        &self,
-        arena: &mut Arena,
-        frames: &[Frame],
-        group: u16,
-        batch: &mut Batch,
-        arrivals: &mut Vec<FrameIngress>,
-    ) -> (usize, u64) {
-        let Some(first) = frames.first().map(|frame| arena.bytes(frame)) else { return (0, 0) };
-        let (ingress, of) = self.ingress(first);
+    /// Returns how a frame arrived, and the pattern of the frames that arrived alike; `None` if it is not of
+    /// this group, or too short.
+    fn pattern(&self, frame: &[u8], group: u16) -> Option<(FrameIngress, TagPattern)> {
+        let (ingress, of) = self.ingress(frame);
         let is_last = ingress.port != self.port && self.ingresses.stacked(ingress.port).1.is_none();
-        let pattern = TagPattern::of(first, ingress.tags, is_last);
-        let terms = self.ingresses.get(group.into());
-        let is_simple = of == group && terms.secondary_macs.is_empty();
-        let Some(pattern) = pattern.filter(|_| is_simple) else { return (0, 0) };
-        let (mac, locals) = (terms.mac.unwrap_or(self.mac), &*terms.locals);
-        let tags = usize::from(ingress.tags);
-        let (mut count, mut bytes) = (0, 0);
-        for frame in frames {
-            if let Some(next) = frames.get(count + AHEAD) {
-                arena.prefetch(next);
-            }
-            let frame = arena.bytes(frame);
-            if !pattern.matches(frame) {
-                break;
-            }
-            count += 1;
-            bytes += frame.len() as u64;
-            batch.push(parse_tagged(frame, tags, mac, locals));
-        }
-        arrivals.resize(count, ingress);
-        (count, bytes)
+        let pattern = TagPattern::of(frame, ingress.tags, is_last)?;
+        (of == group).then_some((ingress, pattern))
     }
+}
+
+/// Parses the first frames, up to one that does not match the pattern, behind `tags` bytes: mostly all, whose
+/// tags are compared and not looked up. Returns their number, and that of their bytes.
+fn parse_matching(
+    arena: &mut Arena,
+    frames: &[Frame],
+    pattern: &TagPattern,
+    tags: usize,
+    (mac, locals): ([u8; 6], &Locals),
+    batch: &mut Batch,
+) -> (usize, u64) {
+    let (mut count, mut bytes) = (0, 0);
+    for frame in frames {
+        if let Some(next) = frames.get(count + AHEAD) {
+            arena.prefetch(next);
+        }
+        let frame = arena.bytes(frame);
+        if !pattern.matches(frame) {
+            break;
+        }
+        count += 1;
+        bytes += frame.len() as u64;
+        batch.push(parse_tagged(frame, tags, mac, locals));
+    }
+    (count, bytes)
 }
 
 /// Parses a frame behind its tags.

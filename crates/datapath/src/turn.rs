@@ -296,7 +296,7 @@ pub(super) fn stage(
     let Some(lane) = lanes.get_mut(exit.lane()) else {
         return stage_stacked(arena, lanes, adjacencies, frame, tags, exit.adjacency(), len);
     };
-    if tags != exit.tags() && !exit.move_front(arena, &mut frame, tags) {
+    if tags != exit.tags() && !exit.replace_tags(arena, &mut frame, tags) {
         return Err(frame);
     }
     lane.stage(arena, frame, exit.tags() + len);

@@ -467,14 +467,12 @@ impl<L: Lookup> Worker<L> {
                 frames,
                 now,
             };
-            rest.complete(
-                ingress,
-                match arrivals.first() {
-                    _ if trunk.is_none() => Arrivals::Untagged(number),
-                    Some(&first) if alike == arrivals.len() => Arrivals::Alike(first),
-                    _ => Arrivals::Listed(arrivals, deferred),
-                },
-            );
+            let arrivals = match arrivals.first() {
+                None if trunk.is_none() => Arrivals::Untagged(number),
+                Some(&first) if alike == arrivals.len() => Arrivals::Alike(first),
+                _ => Arrivals::Listed(arrivals, deferred),
+            };
+            rest.complete(ingress, arrivals);
             if !has_vlans {
                 break;
             }
