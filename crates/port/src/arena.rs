@@ -82,7 +82,7 @@ impl Arena {
     #[inline]
     pub fn alloc(&mut self) -> Option<Frame> {
         let at = self.free.pop()? + HEADROOM;
-        Some(Frame { at, len: 0, tag: self.region.tag(), mark: 0 })
+        Some(Frame::new(at, 0, self.region.tag()))
     }
 
     /// Takes a free frame for a packet of `len` bytes, with that length and the previous content: a long one
@@ -92,8 +92,9 @@ impl Arena {
         if len > self.frame_room() {
             return self.alloc_long(len);
         }
-        let frame = self.alloc()?;
-        Some(Frame { len: len as u32, ..frame })
+        let mut frame = self.alloc()?;
+        frame.set_packet(frame.at(), len as u32);
+        Some(frame)
     }
 
     /// Takes a free long frame for a packet of `len` bytes.
@@ -103,7 +104,7 @@ impl Arena {
             return None;
         }
         let at = self.long.pop()? + HEADROOM;
-        Some(Frame { at, len: len as u32, tag: self.region.tag(), mark: 0 })
+        Some(Frame::new(at, len as u32, self.region.tag()))
     }
 
     /// Returns a frame to the free list.
@@ -114,8 +115,7 @@ impl Arena {
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "the token ends here, by being taken")]
     pub fn free(&mut self, frame: Frame) {
-        let Frame { at, tag, .. } = frame;
-        let start = self.start(at, tag);
+        let start = self.start(frame.at(), frame.tag());
         // The list has the capacity for all frames, and frames cannot be forged, so this never
         // allocates.
         if self.long.contain(start) { self.long.push(start) } else { self.free.push(start) }
@@ -159,10 +159,10 @@ impl Arena {
     /// If the frame is of another arena.
     #[inline]
     pub fn resize(&self, frame: &mut Frame, len: usize) -> bool {
-        let room = self.size_at(frame.at) - (frame.at - self.start(frame.at, frame.tag));
+        let room = self.size_at(frame.at()) - (frame.at() - self.start(frame.at(), frame.tag()));
         let fits = len <= room as usize;
         if fits {
-            frame.len = len as u32;
+            frame.set_packet(frame.at(), len as u32);
         }
         fits
     }
@@ -175,10 +175,9 @@ impl Arena {
     /// If the frame is of another arena.
     #[inline]
     pub fn grow_front(&self, frame: &mut Frame, bytes: usize) -> bool {
-        let fits = bytes <= (frame.at - self.start(frame.at, frame.tag)) as usize;
+        let fits = bytes <= (frame.at() - self.start(frame.at(), frame.tag())) as usize;
         if fits {
-            frame.at -= bytes as u32;
-            frame.len += bytes as u32;
+            frame.set_packet(frame.at() - bytes as u32, (frame.len() + bytes) as u32);
         }
         fits
     }
@@ -192,11 +191,10 @@ impl Arena {
     /// If the frame is of another arena.
     #[inline]
     pub fn shrink_front(&self, frame: &mut Frame, bytes: usize) -> bool {
-        let _ = self.start(frame.at, frame.tag);
+        let _ = self.start(frame.at(), frame.tag());
         let fits = bytes < frame.len();
         if fits {
-            frame.at += bytes as u32;
-            frame.len -= bytes as u32;
+            frame.set_packet(frame.at() + bytes as u32, (frame.len() - bytes) as u32);
         }
         fits
     }
@@ -270,12 +268,12 @@ impl Arena {
     /// Returns the number of buffers in which AF_XDP sends a packet: the chunks that its bytes lie in.
     #[inline]
     pub(crate) fn chunks(&self, frame: &Frame) -> u32 {
-        if self.long.contain(frame.at) { self.parts(frame).count() as u32 } else { 1 }
+        if self.long.contain(frame.at()) { self.parts(frame).count() as u32 } else { 1 }
     }
 
     /// Iterates over the offsets and lengths of the parts of a packet in its chunks.
     pub(crate) fn parts(&self, frame: &Frame) -> impl Iterator<Item = (u32, u32)> + use<> {
-        let (size, mut at, mut left) = (self.frame_size, frame.at, frame.len);
+        let (size, mut at, mut left) = (self.frame_size, frame.at(), frame.len() as u32);
         std::iter::from_fn(move || {
             let part = (at, left.min(size - (at & (size - 1))));
             (at, left) = (at.wrapping_add(part.1), left - part.1);
@@ -288,9 +286,9 @@ impl Arena {
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "the token ends here, by being taken")]
     pub(crate) fn lend(&mut self, frame: Frame) {
-        if self.long.contain(frame.at) {
+        if self.long.contain(frame.at()) {
             let chunks = self.chunks(&frame) as u8;
-            self.long.lend(self.start(frame.at, frame.tag), chunks);
+            self.long.lend(self.start(frame.at(), frame.tag()), chunks);
         }
     }
 
@@ -382,7 +380,7 @@ mod tests {
             }
             frames.drain(..).for_each(|frame| arena.free(frame));
             let reused: HashSet<u32> =
-                std::iter::from_fn(|| arena.alloc()).map(|frame| frame.at).collect();
+                std::iter::from_fn(|| arena.alloc()).map(|frame| frame.at()).collect();
             assert_eq!(reused.len(), 100, "no frame is on the list twice");
             assert_eq!(room, frame_size as usize - 256);
         }
@@ -411,7 +409,7 @@ mod tests {
         arena.bytes_mut(&last)[0] = 7;
         arena.free(last);
         assert_eq!(arena.available(), 1);
-        assert_eq!(arena.alloc().map(|frame| frame.at % 2048), Some(HEADROOM));
+        assert_eq!(arena.alloc().map(|frame| frame.at() % 2048), Some(HEADROOM));
     }
 
     #[test]
@@ -448,7 +446,7 @@ mod tests {
         let mut arena = Arena::with_long_frames(4, 4096, 1).unwrap();
         let packet: Vec<u8> = (0..9014).map(|n| n as u8).collect();
         let mut frame = arena.copy_in(&packet).unwrap();
-        let start = frame.at - HEADROOM;
+        let start = frame.at() - HEADROOM;
         assert!(arena.grow_front(&mut frame, 4));
         let parts: Vec<_> = arena.parts(&frame).collect();
         let first = (start + 252, 4096 - 252);
@@ -469,7 +467,7 @@ mod tests {
         assert!(arena.reclaim(start + 8192));
         // And one in a frame of the usual size.
         let frame = arena.copy_in(&packet[..60]).unwrap();
-        let at = frame.at;
+        let at = frame.at();
         assert_eq!((arena.chunks(&frame), arena.parts(&frame).collect()), (1, vec![(at, 60)]));
         arena.lend(frame);
         assert!(arena.reclaim(at - HEADROOM));

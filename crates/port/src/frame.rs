@@ -25,32 +25,78 @@
 pub const HEADROOM: u32 = 256;
 
 /// The right to use one frame of an [`Arena`](crate::Arena).
-#[derive(Debug)]
+///
+/// Two words, which the compiler passes, returns and moves in two registers. It passes four numbers of the
+/// same size through memory.
 #[must_use = "a frame that is dropped is lost to its arena; give it to Arena::free"]
 pub struct Frame {
-    /// The offset of the packet, in bytes from the start of the arena.
-    pub(crate) at: u32,
-    /// The packet's length in bytes.
-    pub(crate) len: u32,
-    /// The arena it belongs to.
-    pub(crate) tag: u32,
-    /// The number that the packet was handed over with.
-    pub(crate) mark: u32,
+    /// The offset of the packet, in bytes from the start of the arena, and above it the packet's length in
+    /// bytes.
+    packet: u64,
+    /// The arena it belongs to, and above it the number that the packet was handed over with.
+    owner: u64,
 }
 
 impl Frame {
+    /// Makes the token of a frame with a packet of `len` bytes at offset `at` of the arena with this tag.
+    #[inline(always)]
+    pub(crate) fn new(at: u32, len: u32, tag: u32) -> Self {
+        Self { packet: pack(at, len), owner: tag.into() }
+    }
+
+    /// Returns the offset of the packet.
+    #[inline(always)]
+    pub(crate) fn at(&self) -> u32 {
+        self.packet as u32
+    }
+
+    /// Returns the tag of the arena.
+    #[inline(always)]
+    pub(crate) fn tag(&self) -> u32 {
+        self.owner as u32
+    }
+
+    /// Moves the packet within the frame.
+    #[inline(always)]
+    pub(crate) fn set_packet(&mut self, at: u32, len: u32) {
+        self.packet = pack(at, len);
+    }
+
+    /// Sets the number that the packet is handed over with.
+    #[inline(always)]
+    pub(crate) fn set_mark(&mut self, mark: u32) {
+        self.owner = pack(self.tag(), mark);
+    }
+
     /// Returns the packet's length in bytes, Ethernet header included.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a frame of length 0 is no special case")]
     pub fn len(&self) -> usize {
-        self.len as usize
+        (self.packet >> 32) as usize
     }
 
     /// Returns the number that the packet was handed over with; 0 if it was not handed over.
     #[inline]
     pub fn mark(&self) -> u32 {
-        self.mark
+        (self.owner >> 32) as u32
     }
+}
+
+impl std::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Frame")
+            .field("at", &self.at())
+            .field("len", &self.len())
+            .field("tag", &self.tag())
+            .field("mark", &self.mark())
+            .finish()
+    }
+}
+
+/// Returns a word of two halves.
+#[inline(always)]
+fn pack(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);

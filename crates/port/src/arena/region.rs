@@ -113,8 +113,8 @@ impl Region {
     /// Checks that the token is of this region and inside it.
     #[inline]
     fn check(&self, frame: &Frame) -> usize {
-        assert!(frame.tag == self.tag, "a frame was passed to a foreign arena");
-        let at = frame.at as usize;
+        assert!(frame.tag() == self.tag, "a frame was passed to a foreign arena");
+        let at = frame.at() as usize;
         assert!(at + frame.len() <= self.len, "a frame reaches beyond its arena");
         at
     }

@@ -71,7 +71,7 @@ impl Reader {
             return PopResult::TooLong;
         }
         let Some(mut frame) = arena.alloc_for(len) else { return PopResult::Empty };
-        frame.mark = u32::from_le_bytes([c, d, e, f]);
+        frame.set_mark(u32::from_le_bytes([c, d, e, f]));
         let (first, second) = chunk.as_slices();
         // The header may wrap at the end of the ring.
         let (first, second) = match first.len().checked_sub(HEADER) {

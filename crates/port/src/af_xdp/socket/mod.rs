@@ -195,10 +195,10 @@ impl Socket {
         let wanted = self.sizes.stock() - self.filling;
         let fit = self.fill.free(wanted).min(wanted).min(arena.available() as u32);
         for _ in 0..fit {
-            let Some(Frame { at, .. }) = arena.alloc() else { break };
-            // SAFETY: the token has just been consumed, so the frame is no longer in use; it is in
+            let Some(frame) = arena.alloc() else { break };
+            // SAFETY: the token ends here, so the frame is no longer in use; it is in
             // this socket's memory, as `arena` is.
-            unsafe { self.fill.push(u64::from(at - HEADROOM)) };
+            unsafe { self.fill.push(u64::from(frame.at() - HEADROOM)) };
             self.filling += 1;
         }
         if fit > 0 {
@@ -329,7 +329,7 @@ impl Port for Socket {
         for _ in 0..count {
             let libc::xdp_desc { addr, len, options } = self.receive.pop();
             // Creates the token again: the kernel returns each frame once.
-            let frame = Frame { at: addr as u32, len, tag: self.tag, mark: 0 };
+            let frame = Frame::new(addr as u32, len, self.tag);
             let is_last = options & libc::XDP_PKT_CONTD == 0;
             if !is_last || !self.joiner.is_idle() {
                 match self.joiner.join(arena, frame, is_last) {
@@ -379,14 +379,14 @@ impl Port for Socket {
         let fit = self.fit(arena, frames);
         let (mut written, mut bytes) = (0, 0);
         for frame in frames.drain(..fit) {
-            assert!(frame.tag == self.tag, "a frame was passed to a foreign arena");
-            if frame.len == 0 {
+            assert!(frame.tag() == self.tag, "a frame was passed to a foreign arena");
+            if frame.len() == 0 {
                 // The kernel skips such a descriptor and never completes it.
                 self.watched.tx_invalid.add(1);
                 arena.free(frame);
                 continue;
             }
-            let mut left = frame.len;
+            let mut left = frame.len() as u32;
             bytes += u64::from(left);
             let parts = arena.parts(&frame);
             arena.lend(frame);
