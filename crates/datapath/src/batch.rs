@@ -23,12 +23,13 @@
 use std::net::IpAddr;
 
 use fib::Hop;
+use port::{Arena, Frame};
 use wire::ethernet;
 
 use super::hold::HELD;
-use super::parse::{source_v4, source_v6};
+use super::parse::{parse_tagged, source_v4, source_v6};
 use super::want::{Key, WantSender};
-use super::{Lookup, Parsed, Verdict};
+use super::{Locals, Lookup, Parsed, Verdict};
 
 /// The maximum number of frames in a batch. Larger ones amortize more and leave the L1 cache: 256
 /// headers are 16 KiB.
@@ -176,6 +177,36 @@ impl Batch {
         }
     }
 
+    /// Parses frames behind `TAGS` bytes of tags and appends their results, up to a frame that is not alike.
+    /// Returns their number, and that of their bytes.
+    ///
+    /// Not inlined: among other loops this one keeps less of its state in registers.
+    #[inline(never)]
+    pub(super) fn parse_while<const TAGS: usize>(
+        &mut self,
+        arena: &Arena,
+        frames: &[Frame],
+        is_alike: impl Fn(&[u8]) -> bool,
+        mac: [u8; 6],
+        locals: &Locals,
+    ) -> (usize, u64) {
+        frames.iter().take(AHEAD).for_each(|frame| arena.prefetch(frame));
+        let (mut count, mut bytes) = (0, 0);
+        for frame in frames {
+            if let Some(next) = frames.get(count + AHEAD) {
+                arena.prefetch(next);
+            }
+            let frame = arena.bytes(frame);
+            if !is_alike(frame) {
+                break;
+            }
+            count += 1;
+            bytes += frame.len() as u64;
+            self.push(parse_tagged(frame, TAGS, mac, locals));
+        }
+        (count, bytes)
+    }
+
     /// Appends the parse result of a frame. A full batch ignores it; the worker receives no more
     /// than [`SIZE`] frames.
     #[inline(always)]
@@ -296,7 +327,7 @@ impl Batch {
     pub fn outcomes(&self) -> impl Iterator<Item = (Kind, Hop)> {
         let mut v4 = self.v4.destinations();
         let mut v6 = self.v6.destinations();
-        self.kinds.iter().take(self.count).map(move |&kind| {
+        self.kinds().iter().map(move |&kind| {
             let hop = match kind {
                 Kind::V4 => v4.next(),
                 Kind::V6 => v6.next(),

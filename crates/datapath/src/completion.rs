@@ -5,8 +5,8 @@
 //!                    └──────────┴ other verdict ─► Turn: held, punted or dropped
 //! ```
 //!
-//! The loop is compiled three times, because most ports have no VLAN devices, and most batches of those that
-//! have some are of one device ([`Arrivals`]).
+//! The loop is compiled three times, because most frames have no tag or one, and most batches are of one port
+//! or VLAN device ([`Arrivals`]).
 
 use port::{Arena, Frame};
 
@@ -17,6 +17,7 @@ use super::punt::Policer;
 use super::refusals::Refusals;
 use super::rewrite::HostTask;
 use super::turn::{Lane, Punts, Turn, rewrite, stage};
+use super::vlan::TAG;
 use super::{Adjacencies, Batch, Ingress, PuntClass, Verdict, WantSender};
 use crate::stats::WorkerStats;
 
@@ -42,8 +43,8 @@ pub(super) struct Completion<'w> {
 pub(super) enum Arrivals<'w> {
     /// All without tags, on the port with this number.
     Untagged(u16),
-    /// All alike.
-    Alike(FrameIngress),
+    /// All with one tag, on the VLAN device with this number.
+    Tagged(u16),
     /// Each by its own ingress; those of a later batch are moved to the second list.
     Listed(&'w [FrameIngress], &'w mut Vec<Frame>),
 }
@@ -56,27 +57,29 @@ impl Completion<'_> {
         let mut none = Vec::new();
         match arrivals {
             Arrivals::Untagged(port) => {
-                let alike = FrameIngress::untagged(port);
-                self.complete_frames::<false, false>(lane, alike, &[], &mut none);
+                let ingress = || FrameIngress::untagged(port);
+                self.complete_frames::<false>(lane, ingress, &mut none);
             }
-            Arrivals::Alike(alike) => {
-                self.complete_frames::<true, false>(lane, alike, &[], &mut none);
+            Arrivals::Tagged(port) => {
+                let ingress = || FrameIngress { port, tags: TAG as u16 };
+                self.complete_frames::<false>(lane, ingress, &mut none);
             }
             Arrivals::Listed(each, deferred) => {
-                let alike = FrameIngress::untagged(lane as u16);
-                self.complete_frames::<true, true>(lane, alike, each, deferred);
+                let mut each = each.iter();
+                let none = FrameIngress::untagged(lane as u16);
+                let ingress = || *each.next().unwrap_or(&none);
+                self.complete_frames::<true>(lane, ingress, deferred);
             }
         }
     }
 
-    /// Stages the frames, or ends or holds them. They are `TAGGED` or not, and either `LISTED` or arrived as
-    /// `alike`.
+    /// Stages the frames, or ends or holds them, or moves those of a later batch, which only `LISTED` arrivals
+    /// have, to `deferred`. `next_ingress` is called once for each frame, and compiled with the loop.
     #[inline(always)]
-    fn complete_frames<const TAGGED: bool, const LISTED: bool>(
+    fn complete_frames<const LISTED: bool>(
         self,
         lane: usize,
-        alike: FrameIngress,
-        listed: &[FrameIngress],
+        mut next_ingress: impl FnMut() -> FrameIngress,
         deferred: &mut Vec<Frame>,
     ) {
         let Self { arena, lanes, stats, adjacencies, wants, policer, terms, batch, .. } = self;
@@ -86,20 +89,15 @@ impl Completion<'_> {
         let is_isolated = isolated != [false; 2];
         let may_redirect = !is_isolated && terms.secondary_macs.is_empty();
         let has_refusals = !refusals.is_empty();
-        let mut listed = listed.iter();
         for (at, (mut frame, (kind, hop))) in frames.drain(..).zip(batch.outcomes()).enumerate() {
-            let mut ingress = alike;
-            if LISTED {
-                ingress = *listed.next().unwrap_or(&ingress);
-                if kind == Kind::Deferred {
-                    deferred.push(frame);
-                    continue;
-                }
+            let ingress = next_ingress();
+            if LISTED && kind == Kind::Deferred {
+                deferred.push(frame);
+                continue;
             }
             let FrameIngress { port, tags } = ingress;
-            let tags = if TAGGED { usize::from(tags) } else { 0 };
+            let tags = usize::from(tags);
             let refused = if has_refusals { refusals.get(at) } else { None };
-            let kind = refused.map_or(kind, Kind::Done);
             let host = |task| match task {
                 HostTask::Options => !is_isolated && policer.take(PuntClass::Options),
                 HostTask::Redirect(exit) => {
@@ -107,7 +105,11 @@ impl Completion<'_> {
                 }
             };
             let bytes = arena.bytes_mut(&frame);
-            let verdict = match rewrite(bytes, tags, kind, hop, adjacencies, host) {
+            let rewritten = match refused {
+                None => rewrite(bytes, tags, kind, hop, adjacencies, host),
+                Some(verdict) => Err(verdict),
+            };
+            let verdict = match rewritten {
                 Ok((exit, len)) => {
                     match stage(arena, lanes, adjacencies, frame, tags, exit, len) {
                         Ok(()) => continue,
@@ -120,6 +122,7 @@ impl Completion<'_> {
                 }
                 Err(verdict) => verdict,
             };
+            let kind = refused.map_or(kind, Kind::Done);
             arena.shrink_front(&mut frame, tags);
             let (arena, lanes, wants) = (&mut *arena, &mut *lanes, &mut *wants);
             let errors = &mut *errors;

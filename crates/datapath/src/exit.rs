@@ -84,13 +84,22 @@ impl Exit {
     }
 
     /// Replaces the tags of a frame, which have another length than the exit's tag, and writes the MAC
-    /// addresses. Returns whether the frame has room for them.
-    pub(super) fn replace_tags(&self, arena: &mut Arena, frame: &mut Frame, tags: usize) -> bool {
-        let has_room = move_front(arena, frame, tags, self.tags());
-        if has_room {
-            self.write(arena.bytes_mut(frame), self.tags());
+    /// addresses.
+    ///
+    /// # Errors
+    ///
+    /// The frame, if it has no room for the tag.
+    pub(super) fn replace_tags(
+        &self,
+        arena: &mut Arena,
+        mut frame: Frame,
+        tags: usize,
+    ) -> Result<Frame, Frame> {
+        if !move_front(arena, &mut frame, tags, self.tags()) {
+            return Err(frame);
         }
-        has_room
+        self.write(arena.bytes_mut(&frame), self.tags());
+        Ok(frame)
     }
 }
 

@@ -46,16 +46,22 @@ pub enum Parsed {
 /// Parses a frame that arrived on the port with address `mac`.
 #[inline(always)]
 pub fn parse(frame: &[u8], mac: [u8; 6], locals: &Locals) -> Parsed {
-    match frame.first_chunk() {
-        Some(&dst) => parse_behind(frame, dst, mac, locals),
-        None => Parsed::Done(Verdict::Runt),
+    parse_tagged(frame, 0, mac, locals)
+}
+
+/// Parses a frame behind the first `tags` bytes of its tags.
+#[inline(always)]
+pub(super) fn parse_tagged(frame: &[u8], tags: usize, mac: [u8; 6], locals: &Locals) -> Parsed {
+    match (frame.first_chunk(), frame.get(tags..)) {
+        (Some(&dst), Some(frame)) => parse_behind(frame, dst, mac, locals),
+        _ => Parsed::Done(Verdict::Runt),
     }
 }
 
 /// Parses what remains of a frame to `dst` without its tags: its first 12 bytes are no MAC addresses
 /// then, and are not read.
 #[inline(always)]
-pub(super) fn parse_behind(frame: &[u8], dst: [u8; 6], mac: [u8; 6], locals: &Locals) -> Parsed {
+fn parse_behind(frame: &[u8], dst: [u8; 6], mac: [u8; 6], locals: &Locals) -> Parsed {
     let Ok(ether) = ethernet::View::parse(frame) else {
         return Parsed::Done(Verdict::Runt);
     };

@@ -13,12 +13,12 @@
 use port::{Arena, Frame};
 use wire::vlan;
 
+use super::Ingresses;
 use super::batch::{AHEAD, Batch};
 use super::ingress::FrameIngress;
-use super::parse::parse_behind;
+use super::parse::parse_tagged;
 use super::secondary_macs::readdress_frame;
 use super::vlan::{MACS, MAX_TAGS, TAG, VlanTable};
-use super::{Ingresses, Locals, Parsed, Verdict};
 
 /// The port whose frames are parsed.
 pub(super) struct Trunk<'w> {
@@ -67,9 +67,6 @@ impl Trunk<'_> {
         batch: &mut Batch,
         arrivals: &mut Vec<FrameIngress>,
     ) -> (u64, u64, usize) {
-        for frame in frames.iter().take(AHEAD) {
-            arena.prefetch(frame);
-        }
         let terms = self.ingresses.get(group.into());
         let mac = terms.mac.unwrap_or(self.mac);
         let (secondary, locals) = (&*terms.secondary_macs, &*terms.locals);
@@ -78,9 +75,15 @@ impl Trunk<'_> {
         if secondary.is_empty()
             && let Some((ingress, pattern)) = first.and_then(|frame| self.pattern(frame, group))
         {
-            let tags = usize::from(ingress.tags);
-            (alike, bytes) = parse_matching(arena, frames, &pattern, tags, (mac, locals), batch);
+            let is_alike = move |frame: &[u8]| pattern.matches(frame);
+            (alike, bytes) = match usize::from(ingress.tags) {
+                0 => batch.parse_while::<0>(arena, frames, is_alike, mac, locals),
+                TAG => batch.parse_while::<TAG>(arena, frames, is_alike, mac, locals),
+                _ => batch.parse_while::<{ MAX_TAGS * TAG }>(arena, frames, is_alike, mac, locals),
+            };
             arrivals.resize(alike, ingress);
+        } else {
+            frames.iter().take(AHEAD).for_each(|frame| arena.prefetch(frame));
         }
         let mut count = alike as u64;
         for (at, frame) in frames.iter().enumerate().skip(alike) {
@@ -113,43 +116,9 @@ impl Trunk<'_> {
     }
 }
 
-/// Parses the first frames, up to one that does not match the pattern, behind `tags` bytes: mostly all, whose
-/// tags are compared and not looked up. Returns their number, and that of their bytes.
-fn parse_matching(
-    arena: &mut Arena,
-    frames: &[Frame],
-    pattern: &TagPattern,
-    tags: usize,
-    (mac, locals): ([u8; 6], &Locals),
-    batch: &mut Batch,
-) -> (usize, u64) {
-    let (mut count, mut bytes) = (0, 0);
-    for frame in frames {
-        if let Some(next) = frames.get(count + AHEAD) {
-            arena.prefetch(next);
-        }
-        let frame = arena.bytes(frame);
-        if !pattern.matches(frame) {
-            break;
-        }
-        count += 1;
-        bytes += frame.len() as u64;
-        batch.push(parse_tagged(frame, tags, mac, locals));
-    }
-    (count, bytes)
-}
-
-/// Parses a frame behind its tags.
-#[inline(always)]
-fn parse_tagged(frame: &[u8], tags: usize, mac: [u8; 6], locals: &Locals) -> Parsed {
-    match (frame.first_chunk(), frame.get(tags..)) {
-        (Some(&dst), Some(frame)) => parse_behind(frame, dst, mac, locals),
-        _ => Parsed::Done(Verdict::Runt),
-    }
-}
-
 /// The bytes that decide the ingress of a frame: type and VLAN identifier of its tags, and whatever ends
-/// them where VLAN devices would have a further one. Frames with the same pattern have the same ingress.
+/// them where VLAN devices would have a further one, in the order of the frame. Frames with the same pattern
+/// have the same ingress.
 struct TagPattern {
     mask: u64,
     tags: u64,
@@ -165,7 +134,7 @@ impl TagPattern {
     /// tag. Returns `None` for a frame that is too short.
     fn of(frame: &[u8], tags: u16, is_last: bool) -> Option<Self> {
         let bytes = Self::bytes(frame)?;
-        let behind = |tag: usize| match (bytes >> (48 - 32 * tag)) as u16 {
+        let behind = |tag: usize| match (u64::from_be(bytes) >> (48 - 32 * tag)) as u16 {
             _ if is_last => 0,
             kind if vlan::is_tag(kind) => Self::TAG,
             _ => Self::TYPE,
@@ -175,7 +144,7 @@ impl TagPattern {
             1 => [Self::TAG, behind(1)],
             _ => [Self::TAG, Self::TAG],
         };
-        let mask = u64::from(first) << 32 | u64::from(second);
+        let mask = (u64::from(first) << 32 | u64::from(second)).to_be();
         Some(Self { mask, tags: bytes & mask })
     }
 
@@ -189,6 +158,6 @@ impl TagPattern {
     #[inline(always)]
     fn bytes(frame: &[u8]) -> Option<u64> {
         let (_, rest) = frame.split_first_chunk::<MACS>()?;
-        rest.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
+        rest.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
     }
 }

@@ -296,8 +296,8 @@ pub(super) fn stage(
     let Some(lane) = lanes.get_mut(exit.lane()) else {
         return stage_stacked(arena, lanes, adjacencies, frame, tags, exit.adjacency(), len);
     };
-    if tags != exit.tags() && !exit.replace_tags(arena, &mut frame, tags) {
-        return Err(frame);
+    if tags != exit.tags() {
+        frame = exit.replace_tags(arena, frame, tags)?;
     }
     lane.stage(arena, frame, exit.tags() + len);
     Ok(())

@@ -42,7 +42,7 @@ use port::{Arena, Frame, Port};
 
 use super::access::{AccessBatch, AccessStage};
 use super::answer::AnswerContext;
-use super::batch::{AHEAD, FEW, MARKING, SIZE};
+use super::batch::{FEW, MARKING, SIZE};
 use super::completion::{Arrivals, Completion};
 use super::egress::{Egress, EgressContext};
 use super::forwarding::refuse_forwarding;
@@ -56,9 +56,10 @@ use super::secondary_macs::readdress;
 use super::source::{Arrival, drop_spoofed, refuse_spoofed};
 use super::trunk::Trunk;
 use super::turn::{LANE_ROOM, Lane, Punts, Turn};
+use super::vlan::TAG;
 use super::{
     AccessLists, Adjacencies, Batch, Hook, IcmpLimits, IngressBatch, Ingresses, Lookup, PortQueues,
-    PuntRates, WantSender, parse,
+    PuntRates, WantSender,
 };
 use crate::stats::WorkerStats;
 
@@ -378,8 +379,8 @@ impl<L: Lookup> Worker<L> {
                 let held = lane.hold.iter().filter(|held| belongs(held.ingress.port));
                 held.for_each(|held| batch.wait(held.key));
             }
-            let (mut received, mut bytes) = (frames.len() as u64, 0);
-            let mut alike = 0;
+            let (mut received, mut alike) = (frames.len() as u64, 0);
+            let bytes;
             if let Some(trunk) = &trunk {
                 (received, bytes, alike) = trunk.parse(arena, frames, group, batch, arrivals);
             } else if let Some(access) = access
@@ -387,16 +388,7 @@ impl<L: Lookup> Worker<L> {
             {
                 bytes = parsed;
             } else {
-                for frame in frames.iter().take(AHEAD) {
-                    arena.prefetch(frame);
-                }
-                for (at, frame) in frames.iter().enumerate() {
-                    if let Some(next) = frames.get(at + AHEAD) {
-                        arena.prefetch(next);
-                    }
-                    bytes += frame.len() as u64;
-                    batch.push(parse(arena.bytes(frame), mac, locals));
-                }
+                (_, bytes) = batch.parse_while::<0>(arena, frames, |_| true, mac, locals);
             }
             batch.seal();
             let filtered = terms.filtered();
@@ -469,7 +461,13 @@ impl<L: Lookup> Worker<L> {
             };
             let arrivals = match arrivals.first() {
                 None if trunk.is_none() => Arrivals::Untagged(number),
-                Some(&first) if alike == arrivals.len() => Arrivals::Alike(first),
+                Some(&FrameIngress { port, tags }) if alike == arrivals.len() => {
+                    match tags.into() {
+                        0 => Arrivals::Untagged(port),
+                        TAG => Arrivals::Tagged(port),
+                        _ => Arrivals::Listed(arrivals, deferred),
+                    }
+                }
                 _ => Arrivals::Listed(arrivals, deferred),
             };
             rest.complete(ingress, arrivals);
