@@ -80,7 +80,7 @@ fails_over() {
         wait_for 10 grep -q "listening on" "$work/tcpdump.$name" || fail "no tcpdump: $(cat "$work/tcpdump.$name")"
     done
     for host in {1..12}; do
-        within source ping -q -c 90 -i 0.02 -W 1 "11.0.0.$host" >/dev/null &
+        within source ping -q -c 200 -i 0.02 -W 1 "11.0.0.$host" >/dev/null &
         pings+=("$!")
     done
     sleep 1
