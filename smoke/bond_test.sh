@@ -79,6 +79,7 @@ fails_over() {
         watchers+=("$launched")
         wait_for 10 grep -q "listening on" "$work/tcpdump.$name" || fail "no tcpdump: $(cat "$work/tcpdump.$name")"
     done
+    # Four seconds, since a busy guest takes the link down late.
     for host in {1..12}; do
         within source ping -q -c 200 -i 0.02 -W 1 "11.0.0.$host" >/dev/null &
         pings+=("$!")

@@ -92,9 +92,7 @@ impl Arena {
         if len > self.frame_room() {
             return self.alloc_long(len);
         }
-        let mut frame = self.alloc()?;
-        frame.set_packet(frame.at(), len as u32);
-        Some(frame)
+        self.alloc().map(|frame| frame.with_len(len as u32))
     }
 
     /// Takes a free long frame for a packet of `len` bytes.

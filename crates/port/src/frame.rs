@@ -30,10 +30,11 @@ pub const HEADROOM: u32 = 256;
 /// same size through memory.
 #[must_use = "a frame that is dropped is lost to its arena; give it to Arena::free"]
 pub struct Frame {
-    /// The offset of the packet, in bytes from the start of the arena, and above it the packet's length in
-    /// bytes.
+    /// Lower half: the offset of the packet, in bytes from the start of the arena. Upper half: the packet's
+    /// length in bytes.
     packet: u64,
-    /// The arena it belongs to, and above it the number that the packet was handed over with.
+    /// Lower half: the tag of the arena it belongs to. Upper half: the number that the packet was handed over
+    /// with.
     owner: u64,
 }
 
@@ -56,7 +57,13 @@ impl Frame {
         self.owner as u32
     }
 
-    /// Moves the packet within the frame.
+    /// Returns the frame with a packet of `len` bytes at the same offset.
+    #[inline(always)]
+    pub(crate) fn with_len(self, len: u32) -> Self {
+        Self { packet: pack(self.at(), len), ..self }
+    }
+
+    /// Sets the packet's offset and length.
     #[inline(always)]
     pub(crate) fn set_packet(&mut self, at: u32, len: u32) {
         self.packet = pack(at, len);

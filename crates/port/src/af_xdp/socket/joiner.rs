@@ -51,10 +51,7 @@ impl Joiner {
     pub(super) fn join(&mut self, arena: &mut Arena, buffer: Frame, is_last: bool) -> Joined {
         let before = match std::mem::take(self) {
             // A long one from the beginning, since more is to come.
-            Self::Idle => arena.alloc_for(arena.room()).map(|mut frame| {
-                frame.set_packet(frame.at(), 0);
-                frame
-            }),
+            Self::Idle => arena.alloc_for(arena.room()).map(|frame| frame.with_len(0)),
             Self::Joining(frame) => Some(frame),
             Self::Discarding => None,
         };
