@@ -66,7 +66,7 @@ sed -i 's/default = "drop"/default = "deny"/; s/rules = \["deny from @none-of-ou
 grep -q 'applied access_list' "$work/reload.out" || fail "the reload says: $(cat "$work/reload.out")"
 [ "$(number from-source 0 rule)" = "count dscp 63" ] || fail "the list has not changed"
 [ "$(number from-source 1 packets) $(number from-source 1 rule)" = "$first $rule" ] || fail "a counter is lost"
-show acl from-source | head -1 | grep -q 'inbound r0, r9 (no port) 41 rules' || fail "show acl: $(show acl from-source | head -1)"
+show acl from-source | has_line '^from-source: inbound r0, r9 (no port) 41 rules' || fail "show acl: $(show acl from-source)"
 show acl nothing 2>"$work/err" && fail "a list that does not exist is shown"
 grep -q 'nothing: no access list of this router (there is: from-source, to-a, to-b, more)' "$work/err" || fail "the error is: $(cat "$work/err")"
 

@@ -113,7 +113,7 @@ protects() { [ "$(from "$1")" = "$(printf '192.0.2.0/24\n2001:db8:2::/48')" ]; }
 wait_for 30 protects 1 || fail "from BIRD: $(from 1)"
 wait_for 30 protects 2 || fail "from FRR: $(from 2)"
 [ -z "$(within one ip route show proto bird)$(within two ip route show proto bgp)" ] || fail "something is in a kernel"
-birdc -s "$work/one.ctl" 'show route' | grep -q 198.51.10 && fail "BIRD has learnt something"
+birdc -s "$work/one.ctl" 'show route' | has_line 198.51.10 && fail "BIRD has learnt something"
 kill -0 "$two" || fail "bgpd has ended: $(cat "$work/two.log")"
 
 echo "one is taken out of service"

@@ -153,7 +153,7 @@ echo "active-backup: the active member alone sends"
 bond active-backup
 lead_by 10.0.9.2 10.0.9.1
 wait_for 10 has_members r1 || fail "$(show interfaces)"
-show interfaces | grep -q "r3 is no active member of bond0" || fail "$(show interfaces)"
+show interfaces | has_line "r3 is no active member of bond0" || fail "$(show interfaces)"
 wait_for 20 answers 11.0.0.1
 forwards 11.0.0.1
 fails_over a0 r1 a3 "active-backup, the router"
@@ -172,7 +172,7 @@ wait_for 20 answers 11.0.0.1
 forwards 11.0.0.1
 bond balance-rr
 lead_by 10.0.9.2 10.0.9.1
-left() { show interfaces | grep -q "r1 is a member of bond0, and the mode balance-rr is not forwarded"; }
+left() { show interfaces | has_line "r1 is a member of bond0, and the mode balance-rr is not forwarded"; }
 wait_for 10 left || fail "$(show interfaces)"
 wait_for 20 answers 11.0.0.1 || fail "the kernel does not forward: $(cat "$work/ping.log")"
 stop_router

@@ -106,8 +106,8 @@ refuse 1 "bundle 1: gate.toml:3: grantors.members: no [[sender]] has the id 8" \
     "$program" gate check -c "$work/gate.toml" --bundle "$work/eight.bundle"
 sed -i 's/sender = 8/sender = 7/' "$work/site/gate.toml"
 pack 1 100%
-"$program" gate check --offline -c "$work/gate.toml" --bundle "$work/in/site.bundle" | grep -q 'with bundle 1' || fail "gate check"
-"$program" grantor check --offline -c "$work/grantor.toml" --bundle "$work/in/site.bundle" | grep -q '1 lists, with bundle 1' ||
+"$program" gate check --offline -c "$work/gate.toml" --bundle "$work/in/site.bundle" | has_line 'with bundle 1' || fail "gate check"
+"$program" grantor check --offline -c "$work/grantor.toml" --bundle "$work/in/site.bundle" | has_line '1 lists, with bundle 1' ||
     fail "grantor check"
 "$program" bundle verify "$work/in/site.bundle" --public "$work/site.key.pub" >"$work/verify.log"
 grep -q 'for gates and grantors, 4 files' "$work/verify.log" || fail "verify: $(cat "$work/verify.log")"
@@ -261,7 +261,7 @@ for at in $(seq 6); do
 done
 pack "$((version + 1))" 100%
 await 20 grantor "d['version'] == $((version + 1)) and d['state'] == 'confirmed'"
-ls -A "$work/keep-grantor" | grep -q '\.new$' && fail "half-written files are left: $(ls "$work/keep-grantor")"
+ls -A "$work/keep-grantor" | has_line '\.new$' && fail "half-written files are left: $(ls "$work/keep-grantor")"
 echo "   six times kill -9 while versions come: always a whole state"
 
 # A grantor that is not there for a second costs its packets; else nothing is lost.

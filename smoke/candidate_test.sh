@@ -108,7 +108,7 @@ assert flows["10.1.7.1", "192.0.2.1"]["candidate"] == {"action": "allowed", "rul
 changed() {
     local order=("$program" reload --socket "$work/sock")
     next <<<''
-    within gate "${order[@]}" | grep -q '1 candidate policy' || fail "the reload does not name the candidate"
+    within gate "${order[@]}" | has_line '1 candidate policy' || fail "the reload does not name the candidate"
     send 198.51.100.1 10.1.0.9 2 192.0.2.1 10.1.0.9 2
     decided 4
     status | json '

@@ -256,7 +256,7 @@ forwards fd00:4::2
 echo "a port enters a bond, and leaves it"
 join_bond
 over bond0 5
-wait_for 5 eval 'show interfaces | grep -q "bond bond0 up .* members r1"' || fail "no bond: $(show interfaces)"
+wait_for 5 eval 'show interfaces | has_line "bond bond0 up .* members r1"' || fail "no bond: $(show interfaces)"
 over bond0 5
 leave_bond
 wait_for 10 eval '[ -z "$(problem)" ]' || fail "the problem stays: $(show interfaces)"

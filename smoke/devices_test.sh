@@ -56,7 +56,7 @@ create() { # NAME MAC: creates the front
 }
 recreate() { # NAME MAC
     within gate ip link delete "$front"
-    wait_for 10 eval 'problems | grep -q "is gone"' || fail "no problem is reported for an interface that is gone"
+    wait_for 10 eval 'problems | has_line "is gone"' || fail "no problem is reported for an interface that is gone"
     front=$1
     front_mac=$2
     create "$1" "$2"
@@ -123,7 +123,7 @@ wait "$flood"
 [ "$(counted plain)" = "$plain" ] || fail "$(($(counted plain) - plain)) packets have bypassed the gate beside the rule"
 echo "   without its front the gate is not ready"
 within gate ip link delete f0
-wait_for 10 eval 'problems | grep -q "f0 is gone"' || fail "the problem is not reported: $(show interfaces)"
+wait_for 10 eval 'problems | has_line "f0 is gone"' || fail "the problem is not reported: $(show interfaces)"
 case $(metric fingerpost_ready) in 0 | 0.0) ;; *) fail "still ready" ;; esac
 grep -q 'f0 is gone' "$work/gate.log" || fail "not in the log"
 create f0 02:00:00:00:01:01

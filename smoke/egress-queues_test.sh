@@ -118,7 +118,7 @@ echo "without the queue, by a reload"
 counts_host() {
     local id
     for id in $(sed -n 's/^prog_id:[[:space:]]*//p' "/proc/$router/fdinfo/"* | sort -u); do
-        bpftool prog show id "$id" | grep -q 'name fp_host_egress' && return 0
+        bpftool prog show id "$id" | has_line 'name fp_host_egress' && return 0
     done
     return 1
 }

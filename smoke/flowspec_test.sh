@@ -27,7 +27,7 @@ flows() { show -j flowspec | json "print(d[0]['$1'])"; }
 has() { [ "$(flows "$1")" = "$2" ]; }
 # The workers use the rules of this number of flow specifications.
 has_flows() { has flows "$1" && [ "$(show -j acl flowspec | json 'print(len(d[0]["rules"]))')" = "$(flows rules)" ]; }
-shows() { show flowspec | grep -q "$1"; }
+shows() { show flowspec | has_line "$1"; }
 logs() { grep -q "$1" "$work/fingerpost.log"; }
 established() { [ "$(show -j flowspec | json 'print(sum(s["established"] for s in d[0]["sessions"]))')" = "$1" ]; }
 
@@ -168,12 +168,12 @@ wait_for 40 has_flows 3 || fail "BIRD does not come back: $(show flowspec)"
 # A reload with another AS ends the session, with the old one it comes back; with another interface it stays.
 for as in 65002 65001; do
     configure "$(flowspec | sed "s/^as = .*/as = $as/")" '{ name = "r0" }, { name = "r1" }, { name = "r2" }'
-    "$program" reload --socket "$work/sock" | grep -q 'applied flowspec' || fail "reload with AS $as"
+    "$program" reload --socket "$work/sock" | has_line 'applied flowspec' || fail "reload with AS $as"
     [ "$as" = 65001 ] || wait_for 5 has_flows 0 || fail "the rules stay: $(show flowspec)"
 done
 wait_for 40 has_flows 3 || fail "BIRD does not come back: $(show flowspec)"
 configure "$(flowspec | sed 's/"r0"/"r1"/')" '{ name = "r0" }, { name = "r1" }, { name = "r2" }'
-"$program" reload --socket "$work/sock" | grep -q 'applied flowspec' || fail "reload with another interface"
+"$program" reload --socket "$work/sock" | has_line 'applied flowspec' || fail "reload with another interface"
 has_flows 3 || fail "another interface ends the session: $(show flowspec)"
 show -j acl flowspec | json 'i, = d[0]["inbound"]; assert i["name"] == "r1", i' || fail "the list examines: $(show acl flowspec)"
 # One that cannot listen is refused, and the session stays.
@@ -189,5 +189,5 @@ assert socket.create_connection(("127.0.0.1", 1179)).recv(1) == b""' || fail "a 
 wait_for 5 shows 'last refusal: .*user 65534 is not in flowspec.users' || fail "the refusal is: $(show flowspec)"
 within router curl -s --max-time 5 http://127.0.0.1:1179/ >/dev/null && fail "HTTP is answered"
 stop_router
-grep -q 'Received: Administrative shutdown' "$work/bird.log" || within router birdc -s "$work/bird.sock" show protocols all fingerpost | grep -q 'Received: Administrative shutdown' || fail "BIRD does not learn the end: $(cat "$work/bird.log")"
+grep -q 'Received: Administrative shutdown' "$work/bird.log" || within router birdc -s "$work/bird.sock" show protocols all fingerpost | has_line 'Received: Administrative shutdown' || fail "BIRD does not learn the end: $(cat "$work/bird.log")"
 kill -9 "$bird" && wait "$bird" 2>/dev/null || true

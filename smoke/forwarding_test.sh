@@ -84,5 +84,5 @@ within router "$program" run --check -c "$work/router.toml" >"$work/check" 2>&1 
 for setting in net.ipv4.conf.r0.forwarding net.ipv6.conf.all.forwarding; do
     grep -q "forwarding of .* is off.*sysctl -w $setting=1" "$work/check" || fail "no warning of $setting: $(cat "$work/check")"
 done
-show interfaces | grep -q "forwarding of IPv4 is off in the kernel" || fail "$(show interfaces)"
+show interfaces | has_line "forwarding of IPv4 is off in the kernel" || fail "$(show interfaces)"
 stop_router

@@ -74,7 +74,7 @@ refuse 1 "192.0.2.9/32 would lead past the protection of 192.0.2.0/24" \
 sed 's/^interface = "g1"/interface = "g7"/' "$work/gate.toml" >"$work/none.toml"
 refuse 1 "g7: no such interface" within gate "$program" gate -c "$work/none.toml"
 refuse 1 "g7: no such interface" within gate "$program" gate check -c "$work/none.toml"
-"$program" gate check --offline -c "$work/none.toml" | grep -q '^valid: front g0, back g7' || fail "check --offline"
+"$program" gate check --offline -c "$work/none.toml" | has_line '^valid: front g0, back g7' || fail "check --offline"
 [ -z "$(programs gate)" ] || fail "left behind on: $(programs gate)"
 
 launch gate "$program" gate -c "$work/gate.toml" -j >"$work/report.json" 2>"$work/gate.log"

@@ -129,7 +129,7 @@ sed -i '/^candidate/d' "$work/v2.toml"
 assert d["changes"] == {"granted_declined": d["requests"]} and d["changed"] == 1, d
 assert d["changed_flows"][0]["candidate"] == "declined for 5 s", d'
 # The same packets to anybody else: tcpdump reads the record too.
-tcpdump -nr "$work/requests.pcap" 2>"$work/tcpdump.log" | grep -q '10.2.0.1 > 0.0.0.0: IP 10.1.0.2.[0-9]* > 192.0.2.7.80: ' ||
+tcpdump -nr "$work/requests.pcap" 2>"$work/tcpdump.log" | has_line '10.2.0.1 > 0.0.0.0: IP 10.1.0.2.[0-9]* > 192.0.2.7.80: ' ||
     fail "tcpdump reads: $(tcpdump -nr "$work/requests.pcap" 2>&1 | head -3)"
 echo "198.51.100.64/26" >"$work/deny.txt"
 # A capture that saw no gate: each policy gets one. scapy makes a second of a patient client and

@@ -64,7 +64,7 @@ while read -r command; do
     esac
 done <"$1/commands"
 tries=0
-until ip route show 203.0.113.0/24 | grep -q bird; do
+until [[ $(ip route show 203.0.113.0/24) == *bird* ]]; do
     tries=$((tries + 1))
     [ "$tries" -lt 150 ] || { echo "no route from BIRD"; exit 1; }
     sleep 0.1

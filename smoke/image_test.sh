@@ -24,7 +24,7 @@ sed -n 's/^fingerpost: /   /p' "$work/fingerpost.log" | grep image
 "$program" table load "$work/table.image" | sed 's/^/   /'
 "$program" table load -j "$work/table.image" | json "assert d['tables'][0]['routes'] >= $total, d; assert d['beside'] == ['ways', 'hops'], d"
 address=$(head -1 "$work/prefixes" | cut -d/ -f1)
-"$program" route get "$address" --image "$work/table.image" | grep -q "$address via 10.0.1.2 dev r1" || fail "route get --image"
+"$program" route get "$address" --image "$work/table.image" | has_line "$address via 10.0.1.2 dev r1" || fail "route get --image"
 
 echo "the next goes by the image at once, and by the kernel's routes when they are known"
 # So that only the router forwards, and the moment is seen.
@@ -64,7 +64,7 @@ agrees
 
 echo "saved on request, and after changes"
 digest() { "$program" table load -j "$work/table.image" | json 'print(d["digest"])'; }
-"$program" save --socket "$work/sock" | grep -q "^$work/table.image: .* bytes in .* ms$" || fail "save"
+"$program" save --socket "$work/sock" | has_line "^$work/table.image: .* bytes in .* ms$" || fail "save"
 before=$(digest)
 within router ip route add 5.5.6.0/24 via 10.0.1.2
 changed() { [ "$(digest)" != "$before" ]; }

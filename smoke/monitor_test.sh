@@ -27,7 +27,7 @@ step neigh replace 10.0.1.77 lladdr 02:00:00:00:00:78 dev r1
 step neigh del 10.0.1.77 dev r1
 step link set r2 down
 step link set r2 up
-up() { tail -n 20 "$work/events" | grep '"name":"r2"' | tail -n 1 | grep -q '"up":true'; }
+up() { tail -n 20 "$work/events" | grep '"name":"r2"' | tail -n 1 | has_line '"up":true'; }
 wait_for 5 up || fail "no event says that r2 is up: $(tail -n 3 "$work/events")"
 logged() { grep -q "^fingerpost: $1\$" "$work/fingerpost.log"; }
 wait_for 5 logged 'warning: link r2: down' || fail "the log has no r2 down: $(cat "$work/fingerpost.log")"

@@ -63,8 +63,8 @@ frr_says() { vtysh --vty_socket "$work/frr" -c "$1"; }
 is_up() {
     frr_says "show bgp neighbors 10.0.1.2 json" | json "assert d['10.0.1.2']['bgpState'] == 'Established'" 2>/dev/null &&
         frr_says "show bfd peers json" | json "assert [peer['status'] for peer in d] == ['up']" 2>/dev/null &&
-        within router ip -br addr show dev r1 | grep -q 10.0.1.254 &&
-        ! within a ip -br addr show dev a0 | grep -q 10.0.1.254
+        within router ip -br addr show dev r1 | has_line 10.0.1.254 &&
+        ! within a ip -br addr show dev a0 | has_line 10.0.1.254
 }
 # Prints how often a session or the virtual router's master has been lost.
 losses() {
@@ -146,7 +146,7 @@ done
 # the worker, which passes to the kernel what is not lost there.
 found=
 for map in $(sed -n 's/^map_id:\s*//p' /proc/"$router"/fdinfo/* | sort -u); do
-    bpftool map show id "$map" | grep -q 'name fp_locals4 ' || continue
+    bpftool map show id "$map" | has_line 'name fp_locals4 ' || continue
     bpftool map delete id "$map" key 10 0 1 1 || fail "map $map has no 10.0.1.1: $(bpftool map dump id "$map")"
     found=1
 done

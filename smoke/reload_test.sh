@@ -61,7 +61,7 @@ kill -HUP "$router"
 wait_for 10 grep -q 'reloaded: removed r2; workers replaced' "$work/fingerpost.log" || fail "$(cat "$work/fingerpost.log")"
 grows received
 show -j fib | json 'assert d[0]["engine"] == "D18R", d'
-within router ip -d link show r2 | grep -q xdp && fail "r2 is not given back"
+within router ip -d link show r2 | has_line xdp && fail "r2 is not given back"
 
 echo "a second router on the same interfaces is refused"
 sed "s|$work/sock|$work/other|" "$work/router.toml" >"$work/other.toml"
@@ -69,7 +69,7 @@ if within router "$program" run -c "$work/other.toml" 2>"$work/said"; then fail 
 grows received
 
 echo "rights: four for the process, one for workers, none for the auditor and the threads of the socket"
-pid=$(pgrep -f "run -c $work/router.toml" | while read -r it; do [ "$(readlink "/proc/$it/exe")" = "$(readlink -f "$program")" ] && echo "$it"; done | head -1)
+pid=$(pgrep -f "run -c $work/router.toml" | while read -r it; do [ "$(readlink "/proc/$it/exe")" = "$(readlink -f "$program")" ] && echo "$it"; done | sed -n 1p)
 # CAP_NET_ADMIN 12, CAP_NET_RAW 13, CAP_IPC_LOCK 14, CAP_BPF 39.
 most=$(((1 << 12) | (1 << 13) | (1 << 14) | (1 << 39)))
 for task in "/proc/$pid/task/"*; do

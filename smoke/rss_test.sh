@@ -31,7 +31,7 @@ state() {
 table() { within router ethtool -x r3 | sed -n '/^RSS hash key/q; s/^ *[0-9]*: *//p' | tr -s ' ' '\n' | sort | uniq -c | awk '{ printf "%s:%s ", $2, $1 }'; }
 key() { within router ethtool -x r3 | awk '/^RSS hash key/ { getline; print }'; }
 fields() { within router ethtool -n r3 rx-flow-hash "$1" | sed -n 's/^\(IP\|L4\) /\1 /p' | paste -sd , ; }
-symmetric() { key | grep -Eq '^6d:5a(:6d:5a){19}$'; }
+symmetric() { key | has_line -E '^6d:5a(:6d:5a){19}$'; }
 with_rss() { # LINES
     configure "" "{ name = \"r0\" }, { name = \"r3\"$1 }"
 }

@@ -28,7 +28,7 @@ received() { within "$1" cat "/sys/class/net/${1}0/statistics/rx_packets"; }
 # `goes ADDRESS NAME`: pings from source arrive there, and the kernel says so too.
 goes() {
     local before
-    within router ip route get "$1" from 10.0.0.2 iif r0 | grep -q "dev $([ "$2" = a ] && echo r1 || echo r2)" \
+    within router ip route get "$1" from 10.0.0.2 iif r0 | has_line "dev $([ "$2" = a ] && echo r1 || echo r2)" \
         || fail "the kernel's way to $1: $(within router ip route get "$1" from 10.0.0.2 iif r0)"
     before=$(received "$2")
     within source ping -c 20 -i 0.02 -W 2 -q "$1" >"$work/ping.log" || fail "$1: $(cat "$work/ping.log")"
@@ -59,7 +59,7 @@ goes 11.0.0.1 a
 echo "a rule by more than the interface is reported as not followed"
 within router ip rule add from 10.0.0.9 lookup 100 priority 40
 wait_for 5 eval '[ "$(of_r0)" = "101 rule 40 of IPv4 matches other fields than the input interface" ]' || fail "r0 by $(of_r0)"
-show interfaces | grep -q 'rule 40 of IPv4 .* not followed, packets go by table 101' || fail "$(show interfaces)"
+show interfaces | has_line 'rule 40 of IPv4 .* not followed, packets go by table 101' || fail "$(show interfaces)"
 within router ip rule del priority 40
 wait_for 5 eval '[[ "$(of_r0)" != *"rule 40"* ]]' || fail "r0 by $(of_r0)"
 

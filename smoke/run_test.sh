@@ -38,7 +38,7 @@ cannot_start() { # TEXT CHANGE: of the configuration, by sed
     refuse 1 "" within router timeout 20 "$program" run -c "$work/wrong.toml"
     check "$work/wrong.toml" --offline >"$work/offline.log" || fail "$1: the file alone is valid"
 }
-check "$work/router.toml" 2>"$work/check.log" | grep -q '^valid: ports r0, r1, r2' || fail "--check"
+check "$work/router.toml" 2>"$work/check.log" | has_line '^valid: ports r0, r1, r2' || fail "--check"
 ! grep -q warning "$work/check.log" || fail "warnings: $(cat "$work/check.log")"
 cannot_start 'r9: no such interface' 's/"r2"/"r9"/'
 cannot_start 'lo: not an Ethernet interface' 's/"r2"/"lo"/'
@@ -157,13 +157,13 @@ for what in routes neighbors interfaces nexthops counters fib feeds workers audi
     show -j "$what" | json 'assert d, "empty"' || fail "show -j $what"
     show "$what" >/dev/null || fail "show $what"
 done
-show routes 11.0.0.0/8 | grep -q '^11.0.0.0/8 via 10.0.2.2 dev r2$' || fail "show routes 11.0.0.0/8"
+show routes 11.0.0.0/8 | has_line '^11.0.0.0/8 via 10.0.2.2 dev r2$' || fail "show routes 11.0.0.0/8"
 within router ip route replace 11.0.0.0/8 via 10.0.2.2 metric 7 proto bird
 within router ip route del 11.0.0.0/8 metric 0
 same
 show -j route 11.0.0.1 | json 'entry = d[0]; assert (entry["protocol"], entry["metric"], entry["age_or_more"]) == ("bird", 7, False) and entry["age"] < 60, entry' || fail "where the route comes from"
 for words in 'proto bird metric 7, unchanged for [0-9]* s$' 'generation' 'lladdr 02:00:00:00:03:09'; do
-    show route 11.0.0.1 --explain | grep -q "$words" || fail "--explain: no $words: $(show route 11.0.0.1 --explain)"
+    show route 11.0.0.1 --explain | has_line "$words" || fail "--explain: no $words: $(show route 11.0.0.1 --explain)"
 done
 refuse 1 "nonsense" show routes nonsense
 

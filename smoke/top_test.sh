@@ -14,7 +14,7 @@ start_router
 export TMUX_TMPDIR=$work
 terminal() { tmux -L fingerpost "$@"; }
 screen() { terminal capture-pane -p -t top; }
-shows() { screen | grep -q -- "$1"; }
+shows() { screen | has_line -- "$1"; }
 # Ended with the rest: the server belongs to no namespace.
 trap 'status=$?; tmux -L fingerpost kill-server 2>/dev/null; (exit "$status"); leave' EXIT
 terminal -f /dev/null new-session -d -s top -x 120 -y 40 bash --norc

@@ -93,7 +93,7 @@ vlan_1() {
     within a ip route add 10.1.1.0/24 via 10.1.2.1
     within a ip -6 route add fd01:1::/64 via fd01:2::1
     if [ "$state" = on ]; then
-        wait_for 10 eval 'vlans | grep -qE "(^| )r1\.1( |$)"' || fail "no r1.1: $(show interfaces)"
+        wait_for 10 eval 'vlans | has_line -E "(^| )r1\.1( |$)"' || fail "no r1.1: $(show interfaces)"
         before=$(sent)
     fi
     for end in 10.1.2.2 fd01:2::2; do
@@ -120,7 +120,7 @@ vlan_1
 modprobe e1000e
 for end in "router c0 1" "b k0 2"; do
     read -r name interface number <<<"$end"
-    ip -o link | grep -q "52:54:00:00:0c:0$number" || fail "no card $number: $(ip -o link)"
+    ip -o link | has_line "52:54:00:00:0c:0$number" || fail "no card $number: $(ip -o link)"
     card=$(ip -o link | awk -F': ' -v mac="52:54:00:00:0c:0$number" 'index($0, mac) { print $2 }')
     ip link set "$card" netns "$prefix$name" name "$interface"
     within "$name" ip link set "$interface" up
@@ -128,7 +128,7 @@ for end in "router c0 1" "b k0 2"; do
 done
 within source ip route add 10.1.50.0/24 via 10.0.0.1
 within b ip route add 10.0.0.0/24 via 10.1.50.1
-removes_tags() { within router ethtool -k c0 | grep -q '^rx-vlan-offload: on'; }
+removes_tags() { within router ethtool -k c0 | has_line '^rx-vlan-offload: on'; }
 removes_tags || fail "the card removes no tags: $(within router ethtool -k c0)"
 wait_for 20 ping_from s0 10.1.50.2 || fail "no path by the cards: $(cat "$work/ping.log")"
 
@@ -184,12 +184,12 @@ limits() {
 }
 limits r1.300 "$(queue r1.300 r1 200kbit)
 $(queue r1.999 r1 1mbit)"
-show egress-queues | grep -q "r1.999 over r1 (no port): bandwidth 1mbit" || fail "$(show egress-queues)"
+show egress-queues | has_line "r1.999 over r1 (no port): bandwidth 1mbit" || fail "$(show egress-queues)"
 echo "a device whose packets wait in the queue of the one below it, and one within the rate of that"
 limits customer "$(queue customer r0 200kbit)"
 limits inner "$(queue customer r0 200kbit)
 $(queue inner r0 1mbit 'within = "customer"')"
-show egress-queues | grep -q "inner over r0 within customer: bandwidth 1mbit" || fail "$(show egress-queues)"
+show egress-queues | has_line "inner over r0 within customer: bandwidth 1mbit" || fail "$(show egress-queues)"
 
 echo "devices in a VRF that is made at run time: its table is followed"
 within router ip link add blue type vrf table 77
@@ -213,7 +213,7 @@ forwards s0.400 12.0.0.1
 
 echo "a device that is left to Linux: its packets are forwarded by the kernel"
 within router ip link set transit type vlan ingress 3:4
-left() { show interfaces | grep -q "vlan transit left to Linux: it has an ingress-qos-map"; }
+left() { show interfaces | has_line "vlan transit left to Linux: it has an ingress-qos-map"; }
 wait_for 5 left || fail "$(show interfaces)"
 within source ip route replace 11.0.0.0/8 via 10.1.100.1 dev s0.100
 ping_from s0.100 11.0.0.1 || fail "the kernel does not forward: $(cat "$work/ping.log")"

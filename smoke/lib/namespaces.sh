@@ -10,6 +10,7 @@
 #                              list of PROTOCOL ID, by VLAN devices over the pair a0.below, b0.below
 #   within NAME COMMAND...     runs a command in a namespace
 #   launch NAME COMMAND...     the same in the background, as process $launched
+#   COMMAND | has_line PATTERN grep that reads all that the command writes, and prints nothing
 #   refuse STATUS TEXT COMMAND...   the command must end with STATUS and write TEXT to standard error
 #   fail WORDS...              ends the test
 #   own_checksums NAME IFACE   the kernel of a namespace computes the checksums of what it sends by
@@ -234,6 +235,10 @@ CONFIG
 programs() {
     ip -n "$prefix$1" -j -d link show | json 'print(*(i["ifname"] for i in d if "xdp" in i))'
 }
+
+# Unlike `grep -q`, which leaves at the first match: the command before it could then end by a closed
+# pipe, and with it, under pipefail, the whole pipe.
+has_line() { grep "$@" | cat >/dev/null; }
 
 refuse() {
     local status=$1 text=$2 got=0

@@ -134,7 +134,11 @@ pub(crate) fn check(metadata: &Value) -> Result<(), String> {
                 wrong.extend(unfinished(file, &text));
                 wrong.extend(forbids_unsafe(file, &text));
             }
-            Some("sh" | "py") => wrong.extend(unfinished(file, &text)),
+            Some("sh") => {
+                wrong.extend(unfinished(file, &text));
+                wrong.extend(closed_pipes(file, &text));
+            }
+            Some("py") => wrong.extend(unfinished(file, &text)),
             Some("md") => wrong.extend(links(file, &text)),
             _ => {}
         }
@@ -232,6 +236,25 @@ fn unfinished(file: &Path, text: &str) -> Vec<String> {
     wrong
 }
 
+/// The pipes of a script that end in a `grep -q`. It leaves at the first match, and a command that
+/// still writes then ends by a closed pipe, which fails the pipe in some runs.
+fn closed_pipes(file: &Path, text: &str) -> Vec<String> {
+    let leaves_early = |command: &str| {
+        let mut words = command.split_whitespace();
+        words.next() == Some("grep")
+            && words.next().is_some_and(|flags| flags.starts_with('-') && flags.contains('q'))
+    };
+    let after_a_pipe = |line: &str| {
+        line.replace("||", "\n").lines().any(|part| part.split('|').skip(1).any(leaves_early))
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| after_a_pipe(line));
+    lines
+        .map(|(index, _)| {
+            format!("{}:{}: write `| has_line`, for `| grep -q`", file.display(), index + 1)
+        })
+        .collect()
+}
+
 /// The root of a crate forbids unsafe code, unless its modules may grant it.
 fn forbids_unsafe(file: &Path, text: &str) -> Option<String> {
     let is_root = file.ends_with("src/lib.rs") || file.ends_with("src/main.rs");
@@ -326,6 +349,13 @@ mod tests {
         assert_eq!(found(&["    #[ign", "ore]"].concat()), 1);
         assert_eq!(found(&["todo", "!(\"x\")"].concat()), 1);
         assert_eq!(found("mktemp -d /tmp/fp.XXXXXX; autodoc"), 0);
+    }
+
+    #[test]
+    fn pipes_that_grep_closes_are_found() {
+        let found = |text: &str| closed_pipes(Path::new("x.sh"), text).len();
+        assert_eq!(found("show | grep -q x\nshow | tail -n 1 |grep -qE 'a|b' || fail\n"), 2);
+        assert_eq!(found("a || grep -q x file\nshow | has_line x\nshow | grep -c q\n"), 0);
     }
 
     #[test]
