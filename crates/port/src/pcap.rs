@@ -126,10 +126,20 @@ fn parse(
     let mut reader = create_reader(BUFFER, file).map_err(|error| (0, 0, Cause::from(error)))?;
     let mut links: Vec<Link> = Vec::new();
     let (mut offset, mut capacity) = (0, BUFFER);
+    // Whether the numbers of the pcapng section are big-endian; `None`: a pcap file, or before the first section.
+    let mut is_big_endian = None;
     loop {
         let failed = |cause| (count, offset, cause);
+        if let Some(is_big_endian) = is_big_endian
+            && is_short_block(reader.data(), is_big_endian)
+        {
+            return Err(failed(Cause::Damaged("a block is shorter than its own header")));
+        }
         let length = match reader.next() {
             Ok((length, block)) => {
+                if let PcapBlockOwned::NG(Block::SectionHeader(header)) = &block {
+                    is_big_endian = Some(header.big_endian());
+                }
                 if let Some((time, packet)) = read_block(&block, &mut links).map_err(failed)? {
                     each(time, packet);
                     count += 1;
@@ -153,6 +163,16 @@ fn parse(
         reader.consume(length);
         offset += length;
     }
+}
+
+/// Returns whether `data` begins with a block of pcapng whose length leaves no room for its type and its two
+/// lengths, which `pcap-parser` 0.17 subtracts from it unchecked in blocks of type 0x80000001.
+fn is_short_block(data: &[u8], is_big_endian: bool) -> bool {
+    let Some(&[_, _, _, _, l0, l1, l2, l3]) = data.first_chunk() else { return false };
+    let length = [l0, l1, l2, l3];
+    let length =
+        if is_big_endian { u32::from_be_bytes(length) } else { u32::from_le_bytes(length) };
+    length < 12
 }
 
 /// Processes a block: a link type, or a packet.
@@ -564,6 +584,21 @@ mod tests {
                 }
             }
             assert!(refused > 0, "{format:?}: damage to a header is detected");
+        }
+    }
+
+    #[test]
+    fn block_shorter_than_its_header_is_refused() {
+        let section = written(CaptureFormat::PcapNg)[..28].to_vec();
+        for kind in [0_u32, 1, 6, 0x8000_0001, 0x7777] {
+            for length in 0..12_u32 {
+                let block = [kind.to_le_bytes(), length.to_le_bytes()].concat();
+                let bytes = [&section[..], &block, &[0; 64]].concat();
+                let Err((0, 28, Cause::Damaged(what))) = parse(&bytes) else {
+                    panic!("{kind:#x}, {length} bytes");
+                };
+                assert!(what.contains("shorter"), "{what}");
+            }
         }
     }
 
