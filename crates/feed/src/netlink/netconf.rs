@@ -32,7 +32,7 @@ pub struct NetconfView {
 }
 
 impl NetconfView {
-    /// Reads a message; `None` if it is of another family than IPv4 and IPv6.
+    /// Reads a message; `None` if it is of another family than IPv4 and IPv6, or has no index.
     ///
     /// # Errors
     ///
@@ -61,6 +61,6 @@ impl NetconfView {
                 _ => {}
             }
         }
-        Ok(Some(view))
+        Ok((view.index != 0).then_some(view))
     }
 }
