@@ -33,7 +33,14 @@ vlan source s0.100 s0 802.1Q 100 100 2
 vlan source outer s0 802.1ad 200 - -
 vlan source s0.30 outer 802.1Q 30 30 2
 vlan a a0.300 a0 802.1Q 300 44 2
-within router ip link set r1.300 mtu 1400 type vlan egress 0:3 6:5
+# Priorities of packets by those of their tags: the inner device decides.
+within source ip link set s0.100 type vlan egress 0:3 6:2
+within source ip link set outer type vlan egress 0:5
+within source ip link set s0.30 type vlan egress 0:4
+within router ip link set r0.100 type vlan ingress 3:6 2:15
+within router ip link set customer type vlan ingress 5:6
+within router ip link set inner type vlan ingress 4:2
+within router ip link set r1.300 mtu 1400 type vlan egress 0:3 2:1 6:5 15:7
 within a ip addr add 11.0.0.1/32 dev lo
 within a ip -6 addr add 2001:db8::1/128 dev lo
 within a ip route add default via 10.1.44.1
@@ -56,29 +63,45 @@ forwards() {
     [ "$state" = off ] || [ $(($(sent) - before)) -ge 8 ] ||
         fail "$1 to $2: the kernel forwards, the router has sent $(($(sent) - before)) of 10: $(show interfaces)"
 }
-# Prints what the host in `source` observes of the path by a gateway: hops, path MTU, and the tag by which
-# packets with two TOS reach a.
-seen() {
-    local tos
-    observed_path "$1"
-    for tos in 0 16; do
-        within a timeout 10 tcpdump -i a0 -e -n -c 1 -Q in "vlan 300 and icmp[0] == 8" >"$work/dump" 2>"$work/dump.log" &
-        wait_for 5 grep -q "listening on" "$work/dump.log"
-        within source ping -c 2 -i 0.2 -W 2 -Q "$tos" -I "$1" 11.0.0.1 >/dev/null
-        wait "$!" || fail "no tagged packet reaches a: $(cat "$work/dump.log")"
-        grep -o 'vlan 300, p [0-9]' "$work/dump"
+# Prints the tags by which a receives packets from this interface: with two TOS, and of IPv6.
+tags_from() {
+    local packet
+    launch a tcpdump -i a0 -e -n -l -Q in "vlan 300" >"$work/dump" 2>"$work/dump.log"
+    wait_for 15 grep -q "listening on" "$work/dump.log" || fail "tcpdump: $(cat "$work/dump.log")"
+    for packet in "11.0.0.1 -Q 0" "11.0.0.1 -Q 16" 2001:db8::1; do
+        # shellcheck disable=SC2086
+        within source ping -c 1 -W 5 -I "$1" $packet >/dev/null || fail "router $state: $packet is not answered"
     done
+    wait_for 5 eval '[ "$(grep -c "echo request" "$work/dump")" = 3 ]' || fail "a receives: $(cat "$work/dump")"
+    kill "$launched"
+    grep "echo request" "$work/dump" | grep -o 'vlan 300, p [0-9]'
+}
+# Prints what the host in `source` observes of the path by a gateway: hops, path MTU, and these tags.
+seen() {
+    observed_path "$1"
+    tags_from "$1"
+}
+# `go_by DEVICE GATEWAY GATEWAY6`: the source reaches a by this device and these gateways.
+go_by() {
+    within source ip route replace 11.0.0.0/8 via "$2" dev "$1"
+    within source ip -6 route replace 2001:db8::/32 via "$3" dev "$1"
 }
 each() {
     local side from gateway gateway6
     for side in "s0 10.0.0.1 fd00:0::1" "s0.100 10.1.100.1 fd01:100::1" "s0.30 10.1.30.1 fd01:30::1"; do
         read -r from gateway gateway6 <<<"$side"
-        within source ip route replace 11.0.0.0/8 via "$gateway" dev "$from"
-        within source ip -6 route replace 2001:db8::/32 via "$gateway6" dev "$from"
+        go_by "$from" "$gateway" "$gateway6"
         forwards "$from" 11.0.0.1
         forwards "$from" 2001:db8::1
         seen "$from" | sed "s/^/$from: /"
     done
+    # IPv4 packets, too, keep the priority of their tag. The router reads the setting once a second.
+    within router sysctl -qw net.ipv4.ip_forward_update_priority=0
+    go_by s0.100 10.1.100.1 fd01:100::1
+    [ "$state" = off ] || sleep 2.5
+    tags_from s0.100 | sed "s/^/s0.100, its priority kept: /"
+    within router sysctl -qw net.ipv4.ip_forward_update_priority=1
+    go_by "$from" "$gateway" "$gateway6"
 }
 # VLAN 1, which many switches treat as untagged, from port to port: the kernel's selftest router_vid_1.sh. Its
 # devices are removed afterwards.
@@ -112,7 +135,9 @@ vlan_1() {
 
 each >"$work/kernel"
 grep -q "mtu = 1400" "$work/kernel" || fail "the kernel alone: $(cat "$work/kernel")"
-grep -q "p 5" "$work/kernel" || fail "the kernel alone: $(cat "$work/kernel")"
+for tag in "s0: vlan 300, p 3" "s0.100: vlan 300, p 5" "s0.30: vlan 300, p 1" "kept: vlan 300, p 7"; do
+    grep -q "$tag" "$work/kernel" || fail "the kernel alone: no $tag: $(cat "$work/kernel")"
+done
 sed 's/^/   the kernel alone: /' "$work/kernel"
 vlan_1
 
@@ -175,8 +200,8 @@ limits() {
     local slowest packets dropped of='[c for q in d if q["interface"] == "'"$1"'" for c in q["classes"]][2]'
     configure "$2" "$interfaces"
     "$program" reload --socket "$work/sock" || fail "the reload fails"
-    # 334 kbit in 0.8 s.
-    within source ping -c 40 -i 0.02 -s 1000 -W 5 -I s0.30 11.0.0.1 >"$work/ping.log" || fail "$(cat "$work/ping.log")"
+    # 334 kbit in 0.2 s.
+    within source ping -c 40 -i 0.005 -s 1000 -W 5 -I s0.30 11.0.0.1 >"$work/ping.log" || fail "$(cat "$work/ping.log")"
     slowest=$(sed -n 's|^rtt .* = [^/]*/[^/]*/\([0-9]*\).*|\1|p' "$work/ping.log")
     read -r packets dropped <<<"$(show -j egress-queues | json "c = $of; print(c['packets'], c['dropped_delay'])")"
     echo "   $1: $packets packets sent, $dropped dropped, the slowest answered after $slowest ms"
@@ -212,8 +237,8 @@ within source ip route add 12.0.0.0/8 via 10.1.61.1
 forwards s0.400 12.0.0.1
 
 echo "a device that is left to Linux: its packets are forwarded by the kernel"
-within router ip link set transit type vlan ingress 3:4
-left() { show interfaces | has_line "vlan transit left to Linux: it has an ingress-qos-map"; }
+within router ip link set transit type vlan ingress 3:16
+left() { show interfaces | has_line "vlan transit left to Linux: its ingress-qos-map has priority 16, above 15"; }
 wait_for 5 left || fail "$(show interfaces)"
 within source ip route replace 11.0.0.0/8 via 10.1.100.1 dev s0.100
 ping_from s0.100 11.0.0.1 || fail "the kernel does not forward: $(cat "$work/ping.log")"

@@ -25,8 +25,8 @@ use anyhow::{Context, ensure};
 use datapath::stats::WorkerStats;
 use datapath::{
     AccessLists, Adjacencies, Adjacency, AppliedList, DeviceQueue, FIRST_STACKED, Group, Ingress,
-    Ingresses, Locals, PortQueue, PortQueues, ReversePathFilter, StackedDevice, Tables, VlanTable,
-    VlanTag, Worker, WorkerSetup, wants,
+    Ingresses, Locals, PRIORITIES, PortQueue, PortQueues, ReversePathFilter, StackedDevice, Tables,
+    VlanTable, VlanTag, Worker, WorkerSetup, wants,
 };
 use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use output::progress;
@@ -332,7 +332,7 @@ fn access_lists(count: usize, table: &[(Prefix<u32>, Hop)]) -> anyhow::Result<Ac
 fn adjacencies(highest: Hop, members: u8, vlans: u16) -> Adjacencies {
     let mut adjacencies = Adjacencies::new();
     let device = |port, id| {
-        let tag = VlanTag { protocol: ethernet::VLAN, id, priorities: [0; 4] };
+        let tag = VlanTag { protocol: ethernet::VLAN, id, priorities: [0; PRIORITIES] };
         Some(StackedDevice::new(&[port], &[tag]))
     };
     let devices = (1..=vlans).map(|id| device(0, id)).chain([device(1, 4094)]);

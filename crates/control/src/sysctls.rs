@@ -9,6 +9,8 @@
 //!   net.ipv6.fib_multipath_hash_policy                 by a number, or one by one if it is 3
 //!   net.ipv4.fib_multipath_hash_fields
 //!   net.ipv6.fib_multipath_hash_fields
+//!   net.ipv4.ip_forward_update_priority                IPv4 packets get the priority of their TOS, by
+//!                                                      which VLAN devices choose that of their tags
 //!   net.ipv6.conf.IFACE.force_forwarding               forwarding of IPv6, where that of all is off
 //! ```
 //!
@@ -30,6 +32,8 @@ pub struct Sysctls {
     pub icmp_limits: IcmpLimits,
     /// ICMP errors over IPv4 have an address of the interface that received the packet.
     pub answers_from_inbound: bool,
+    /// IPv4 packets keep the priority that they arrived with when they are forwarded.
+    pub keeps_priority: bool,
     /// The key of the flow hash of IPv4 packets, and that of IPv6 packets.
     pub flow_keys: [FlowKey; 2],
 }
@@ -48,9 +52,11 @@ impl Sysctls {
 
     fn read_in(root: &Path) -> Self {
         let inbound = number(root, "ipv4/icmp_errors_use_inbound_ifaddr");
+        let updates_priority = number(root, "ipv4/ip_forward_update_priority");
         Self {
             icmp_limits: icmp_limits(root),
             answers_from_inbound: inbound.is_some_and(|value| value != 0),
+            keeps_priority: updates_priority == Some(0),
             flow_keys: ["ipv4", "ipv6"].map(|family| flow_key(root, family)),
         }
     }
@@ -118,7 +124,8 @@ mod tests {
         fs::create_dir_all(root.join("ipv6/icmp")).unwrap();
         let icmp_limits = IcmpLimits::DEFAULT;
         let flow_keys = [FlowKey::LAYER_3; 2];
-        let defaults = Sysctls { icmp_limits, answers_from_inbound: false, flow_keys };
+        let defaults =
+            Sysctls { icmp_limits, answers_from_inbound: false, keeps_priority: false, flow_keys };
         assert_eq!(Sysctls::read_in(&root), defaults);
         let set = |name: &str, text: &str| fs::write(root.join(name), text).unwrap();
         set("ipv4/icmp_msgs_per_sec", "77\n");
@@ -127,17 +134,19 @@ mod tests {
         set("ipv4/icmp_errors_use_inbound_ifaddr", "1\n");
         set("ipv4/fib_multipath_hash_policy", "1\n");
         set("ipv6/fib_multipath_hash_policy", "3\n");
+        set("ipv4/ip_forward_update_priority", "0\n");
         let read = Sysctls::read_in(&root);
         let limits = read.icmp_limits;
         assert_eq!((limits.rate, limits.interval_v4), (77, 0));
         assert_eq!(limits.mask_v6, !(1u32 << 2));
-        assert!(read.answers_from_inbound);
+        assert!(read.answers_from_inbound && read.keeps_priority);
         assert_eq!(read.flow_keys, [FlowKey::LAYER_4, FlowKey::custom(0x7)]);
+        set("ipv4/ip_forward_update_priority", "1\n");
         set("ipv6/icmp/ratemask", "\n");
         set("ipv4/fib_multipath_hash_policy", "2\n");
         set("ipv6/fib_multipath_hash_fields", "0x0c3\n");
         let read = Sysctls::read_in(&root);
-        assert_eq!(read.icmp_limits.mask_v6, 0);
+        assert_eq!((read.icmp_limits.mask_v6, read.keeps_priority), (0, false));
         assert_eq!(read.flow_keys, [FlowKey::INNER_LAYER_3, FlowKey::custom(0xc3)]);
         fs::remove_dir_all(root).unwrap();
     }

@@ -42,6 +42,8 @@ pub struct Adjacencies {
     /// The groups by hop; `None` for a hop that stands for no group, as for those beyond the end.
     groups: Vec<Option<Arc<Group>>>,
     flow_hash: FlowHash,
+    /// IPv4 packets keep the priority that they arrived with.
+    keeps_priority: bool,
     /// The stacked devices by port number, from [`FIRST_STACKED`] on; `None` for a number without one.
     stacked: Arc<[Option<StackedDevice>]>,
     /// The source addresses of this machine's own packets by hop; `None`: not known.
@@ -57,6 +59,17 @@ impl Adjacencies {
     /// Sets the parameters of the flow hash; returns whether they differ from those before.
     pub fn set_flow_hash(&mut self, flow_hash: FlowHash) -> bool {
         std::mem::replace(&mut self.flow_hash, flow_hash) != flow_hash
+    }
+
+    /// Sets whether IPv4 packets keep the priority that they arrived with, as IPv6 packets do, in place of that of
+    /// their TOS; returns whether they did not before, or no longer do.
+    pub fn set_keeps_priority(&mut self, keeps_priority: bool) -> bool {
+        std::mem::replace(&mut self.keeps_priority, keeps_priority) != keeps_priority
+    }
+
+    /// Returns whether IPv4 packets keep the priority that they arrived with.
+    pub(super) fn keeps_priority(&self) -> bool {
+        self.keeps_priority
     }
 
     /// Sets the stacked devices, by port number from [`FIRST_STACKED`] on.

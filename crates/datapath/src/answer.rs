@@ -15,6 +15,7 @@ use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::Kind;
 use super::icmp_errors::{IcmpErrors, Pending, counter};
+use super::ingress::FrameIngress;
 use super::punt::Policer;
 use super::turn::{Lane, Punts, Turn, stage};
 use super::want::Key;
@@ -119,13 +120,16 @@ impl<L: Lookup> AnswerContext<'_, L> {
         stats.originated();
         stats.icmp(counter(reason));
         let verdict = match originate(arena.bytes_mut(&frame), exit) {
-            Ok((exit, len)) => match stage(arena, lanes, adjacencies, frame, 0, exit, len) {
-                Ok(()) => return,
-                Err(refused) => {
-                    frame = refused;
-                    Verdict::NoRoute
+            Ok((exit, len)) => {
+                let from = FrameIngress::untagged(ingress.port);
+                match stage(arena, lanes, adjacencies, frame, from, exit, len) {
+                    Ok(()) => return,
+                    Err(refused) => {
+                        frame = refused;
+                        Verdict::NoRoute
+                    }
                 }
-            },
+            }
             Err(verdict) => verdict,
         };
         Turn { arena, lanes, stats, adjacencies, wants, ingress, lane, table, punts, now }

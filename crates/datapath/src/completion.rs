@@ -61,7 +61,7 @@ impl Completion<'_> {
                 self.complete_frames::<false>(lane, ingress, &mut none);
             }
             Arrivals::Tagged(port) => {
-                let ingress = || FrameIngress { port, tags: TAG as u16 };
+                let ingress = || FrameIngress { port, tags: TAG as u8, priority: 0 };
                 self.complete_frames::<false>(lane, ingress, &mut none);
             }
             Arrivals::Listed(each, deferred) => {
@@ -95,8 +95,7 @@ impl Completion<'_> {
                 deferred.push(frame);
                 continue;
             }
-            let FrameIngress { port, tags } = ingress;
-            let tags = usize::from(tags);
+            let (port, tags) = (ingress.port, usize::from(ingress.tags));
             let refused = if has_refusals { refusals.get(at) } else { None };
             let host = |task| match task {
                 HostTask::Options => !is_isolated && policer.take(PuntClass::Options),
@@ -111,7 +110,7 @@ impl Completion<'_> {
             };
             let verdict = match rewritten {
                 Ok((exit, len)) => {
-                    match stage(arena, lanes, adjacencies, frame, tags, exit, len) {
+                    match stage(arena, lanes, adjacencies, frame, ingress, exit, len) {
                         Ok(()) => continue,
                         // An adjacency on a port that this worker does not have.
                         Err(refused) => {

@@ -162,7 +162,8 @@ impl Egress {
                 };
                 let verdict = match rewritten {
                     Ok((exit, len)) => {
-                        match stage(arena, lanes, adjacencies, frame, 0, exit, len) {
+                        let from = FrameIngress::untagged(ingress as u16);
+                        match stage(arena, lanes, adjacencies, frame, from, exit, len) {
                             Ok(()) => continue,
                             Err(refused) => {
                                 frame = refused;

@@ -67,7 +67,8 @@ impl Turn<'_> {
             return self.drop(frame, Verdict::TooBig);
         }
         let len = frame.len();
-        match stage(self.arena, self.lanes, self.adjacencies, frame, 0, exit, len) {
+        let from = self.ingress.behind_tags();
+        match stage(self.arena, self.lanes, self.adjacencies, frame, from, exit, len) {
             Ok(()) => self.send_lanes(LANE_ROOM),
             Err(frame) => self.drop(frame, Verdict::NoRoute),
         }

@@ -58,6 +58,9 @@ pub struct Ingress {
     pub member_of: Option<u16>,
     /// The VLAN devices directly over the port.
     pub vlans: Arc<VlanTable>,
+    /// The priorities of its packets (`ingress-qos-map`), by that of their tag, below
+    /// [`PRIORITIES`](super::PRIORITIES).
+    pub priorities: [u8; 8],
     /// The number of the table that its packets are looked up in.
     pub table: usize,
     /// The router's own addresses in that table.
@@ -86,11 +89,11 @@ impl Ingress {
         self.sources.map(|filter| filter != ReversePathFilter::Off)
     }
 
-    /// Returns whether packets of both are processed alike, apart from the port's number, the devices
-    /// over it, and the source of ICMP errors, which depends on the packet.
+    /// Returns whether packets of both are processed alike, apart from what depends on the packet:
+    /// the port's number, the devices over it, the priority, and the source of ICMP errors.
     fn is_like(&self, other: &Self) -> bool {
-        let Self { mac, secondary_macs, member_of: _, vlans: _, table, .. } = self;
-        let Self { locals, sources, forwarding_off, further, isolated, answers, .. } = self;
+        let Self { mac, secondary_macs, member_of: _, vlans: _, priorities: _, .. } = self;
+        let Self { table, locals, sources, forwarding_off, further, isolated, answers, .. } = self;
         let Self { answer_sources: _, .. } = self;
         mac.is_some()
             && *mac == other.mac
@@ -111,14 +114,32 @@ pub(super) struct FrameIngress {
     /// The number of its port, which is a VLAN device's if the frame has its tags.
     pub(super) port: u16,
     /// The length of those tags.
-    pub(super) tags: u16,
+    pub(super) tags: u8,
+    /// The priority that Linux gives its packet on arrival (`vlan.rs`).
+    pub(super) priority: u8,
 }
 
 impl FrameIngress {
     /// Makes the ingress of a frame without the tags of a VLAN device.
     pub(super) fn untagged(port: u16) -> Self {
-        Self { port, tags: 0 }
+        Self { port, tags: 0, priority: 0 }
     }
+
+    /// Returns the ingress of the frame behind its tags.
+    pub(super) fn behind_tags(self) -> Self {
+        Self { tags: 0, ..self }
+    }
+}
+
+/// The parts of the settings of a stacked device that the search for the tags of a frame needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeviceSummary {
+    /// The first of the ports with settings like those of the device.
+    pub(super) group: u16,
+    /// Whether VLAN devices are over it.
+    pub(super) has_vlans: bool,
+    /// Whether its packets have priorities.
+    pub(super) has_priorities: bool,
 }
 
 /// The settings by the worker's port numbers.
@@ -127,9 +148,8 @@ pub struct Ingresses {
     by_port: Vec<Ingress>,
     /// The settings of stacked devices, from port number [`FIRST_STACKED`] on.
     stacked: Vec<Option<Ingress>>,
-    /// The first of the ports with settings like those of each stacked device, and whether VLAN devices
-    /// are over it.
-    groups: Vec<(u16, bool)>,
+    /// A summary of each stacked device.
+    devices: Vec<DeviceSummary>,
     /// The settings of ports beyond the end.
     others: Ingress,
     icmp_limits: Option<IcmpLimits>,
@@ -164,8 +184,13 @@ impl Ingresses {
             if ingress.is_some() && leader.is_none() {
                 leaders.push(number);
             }
-            let has_vlans = ingress.as_ref().is_some_and(|ingress| !ingress.vlans.is_empty());
-            self.groups.push((leader.unwrap_or(number), has_vlans));
+            self.devices.push(DeviceSummary {
+                group: leader.unwrap_or(number),
+                has_vlans: ingress.as_ref().is_some_and(|ingress| !ingress.vlans.is_empty()),
+                has_priorities: ingress
+                    .as_ref()
+                    .is_some_and(|ingress| ingress.priorities != [0; 8]),
+            });
         }
         self
     }
@@ -203,16 +228,15 @@ impl Ingresses {
     #[inline]
     pub fn group(&self, port: u16) -> u16 {
         let at = port.checked_sub(FIRST_STACKED).map(usize::from);
-        at.and_then(|at| self.groups.get(at)).map_or(port, |&(group, _)| group)
+        at.and_then(|at| self.devices.get(at)).map_or(port, |device| device.group)
     }
 
-    /// Returns the group of the stacked device with this port number, and the VLAN devices directly over it
-    /// if there are any.
+    /// Returns what the tags of a frame need of the stacked device with this port number.
     #[inline(always)]
-    pub(super) fn stacked(&self, port: u16) -> (u16, Option<&VlanTable>) {
+    pub(super) fn device(&self, port: u16) -> DeviceSummary {
         let at = usize::from(port.wrapping_sub(FIRST_STACKED));
-        let &(group, has_vlans) = self.groups.get(at).unwrap_or(&(port, false));
-        (group, if has_vlans { Some(&self.get(port.into()).vlans) } else { None })
+        let none = DeviceSummary { group: port, has_vlans: false, has_priorities: false };
+        self.devices.get(at).copied().unwrap_or(none)
     }
 }
 

@@ -105,6 +105,6 @@ use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use stacked::{FIRST_STACKED, MOST_MEMBERS, MOST_STACKED, StackedDevice};
 pub use verdict::{Class, Origin, Verdict, VerdictMap};
-pub use vlan::{TOS_PRIORITIES, VlanTable, VlanTag};
+pub use vlan::{PRIORITIES, VlanTable, VlanTag};
 pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};
 pub use worker::{SuspendedState, TICK, Worker, WorkerSetup};

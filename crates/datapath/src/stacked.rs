@@ -11,9 +11,7 @@
 //! arrives on a VLAN device if it has the tags of that (`vlan.rs`), and on a bond if a member received it
 //! (`Ingress::member_of`).
 
-use wire::ethernet;
-
-use super::vlan::{MACS, MAX_TAGS, TAG, VlanTag};
+use super::vlan::{MACS, MAX_TAGS, PRIORITIES, TAG, VlanTag};
 
 /// The port number of the first stacked device; ports below it have queues.
 pub const FIRST_STACKED: u16 = 0x8000;
@@ -35,8 +33,8 @@ pub struct StackedDevice {
     queue: u16,
     /// The length of its tags.
     len: usize,
-    /// Its tags, the outer one first, for packets with each of [`TOS_PRIORITIES`](super::TOS_PRIORITIES).
-    tags: [[u8; MAX_TAGS * TAG]; 4],
+    /// Its tags, the outer one first, by the priority of a packet.
+    tags: [[u8; MAX_TAGS * TAG]; PRIORITIES],
 }
 
 impl StackedDevice {
@@ -53,9 +51,9 @@ impl StackedDevice {
         for (to, port) in device.ports.iter_mut().zip(ports) {
             *to = *port;
         }
-        for (class, bytes) in device.tags.iter_mut().enumerate() {
+        for (priority, bytes) in device.tags.iter_mut().enumerate() {
             for (tag, to) in tags.iter().zip(bytes.chunks_exact_mut(TAG)) {
-                to.copy_from_slice(&tag.bytes(tag.priorities[class]));
+                to.copy_from_slice(&tag.bytes(tag.priorities[priority]));
             }
         }
         device
@@ -100,18 +98,11 @@ impl StackedDevice {
         self.len
     }
 
-    /// Writes the MAC addresses and the device's tags to a frame that has room for both before its type.
-    pub(super) fn write(&self, frame: &mut [u8], macs: [u8; MACS]) {
-        const IPV4: [u8; 2] = ethernet::IPV4.to_be_bytes();
-        let class = match frame.get(MACS + self.len..) {
-            // The TOS of an IPv4 packet: the second byte after the type.
-            Some(&[t0, t1, _, tos, ..]) if [t0, t1] == IPV4 => usize::from(tos >> 3 & 3),
-            _ => 0,
-        };
-        let Some((&tags, (first, rest))) = self.tags.get(class).zip(frame.split_first_chunk_mut())
-        else {
-            return;
-        };
+    /// Writes the MAC addresses, and the tags for a packet of this priority, to a frame that has room for both
+    /// before its type.
+    pub(super) fn write(&self, frame: &mut [u8], macs: [u8; MACS], priority: u8) {
+        let tags = self.tags.get(usize::from(priority));
+        let Some((&tags, (first, rest))) = tags.zip(frame.split_first_chunk_mut()) else { return };
         *first = macs;
         // Copies of a variable length cost more.
         if self.len == TAG {

@@ -15,7 +15,7 @@ use wire::vlan;
 
 use super::Ingresses;
 use super::batch::{AHEAD, Batch};
-use super::ingress::FrameIngress;
+use super::ingress::{DeviceSummary, FrameIngress};
 use super::parse::parse_tagged;
 use super::secondary_macs::readdress_frame;
 use super::vlan::{MACS, MAX_TAGS, TAG, VlanTable};
@@ -46,11 +46,18 @@ impl Trunk<'_> {
         for _ in 0..MAX_TAGS {
             let Some((tag, inner)) = rest.split_first_chunk::<TAG>() else { break };
             let Some(device) = vlans.get(*tag) else { break };
-            ingress = FrameIngress { port: device, tags: ingress.tags + TAG as u16 };
-            let over;
-            (group, over) = self.ingresses.stacked(device);
-            let Some(over) = over else { break };
-            (vlans, rest) = (over, inner);
+            let DeviceSummary { group: of, has_vlans, has_priorities } =
+                self.ingresses.device(device);
+            group = of;
+            ingress = FrameIngress { port: device, tags: ingress.tags + TAG as u8, priority: 0 };
+            if has_vlans || has_priorities {
+                let terms = self.ingresses.get(device.into());
+                ingress.priority = terms.priorities[usize::from(tag[2] >> 5)];
+                (vlans, rest) = (&terms.vlans, inner);
+            }
+            if !has_vlans {
+                break;
+            }
         }
         (ingress, group)
     }
@@ -110,8 +117,12 @@ impl Trunk<'_> {
     /// this group, or too short.
     fn pattern(&self, frame: &[u8], group: u16) -> Option<(FrameIngress, TagPattern)> {
         let (ingress, of) = self.ingress(frame);
-        let is_last = ingress.port != self.port && self.ingresses.stacked(ingress.port).1.is_none();
-        let pattern = TagPattern::of(frame, ingress.tags, is_last)?;
+        let DeviceSummary { has_vlans, has_priorities, .. } = self.ingresses.device(ingress.port);
+        let is_last = ingress.port != self.port && !has_vlans;
+        let mut pattern = TagPattern::of(frame, ingress.tags.into(), is_last)?;
+        if has_priorities {
+            pattern = pattern.with_priority(frame, ingress.tags.into())?;
+        }
         (of == group).then_some((ingress, pattern))
     }
 }
@@ -129,23 +140,33 @@ impl TagPattern {
     const TYPE: u32 = 0xffff_0000;
     /// The type of a tag, and its VLAN identifier: the priority, four bits between them, may differ.
     const TAG: u32 = 0xffff_0fff;
+    /// The priority of a tag.
+    const PRIORITY: u64 = 0xe000;
 
     /// Makes the pattern of a frame with this length of tags; `is_last`: no VLAN devices have a further
     /// tag. Returns `None` for a frame that is too short.
-    fn of(frame: &[u8], tags: u16, is_last: bool) -> Option<Self> {
+    fn of(frame: &[u8], tags: usize, is_last: bool) -> Option<Self> {
         let bytes = Self::bytes(frame)?;
         let behind = |tag: usize| match (u64::from_be(bytes) >> (48 - 32 * tag)) as u16 {
             _ if is_last => 0,
             kind if vlan::is_tag(kind) => Self::TAG,
             _ => Self::TYPE,
         };
-        let [first, second] = match usize::from(tags) / TAG {
+        let [first, second] = match tags / TAG {
             0 => [behind(0), 0],
             1 => [Self::TAG, behind(1)],
             _ => [Self::TAG, Self::TAG],
         };
         let mask = (u64::from(first) << 32 | u64::from(second)).to_be();
         Some(Self { mask, tags: bytes & mask })
+    }
+
+    /// Adds the priority of the last of `tags` bytes of tags of the same frame.
+    fn with_priority(self, frame: &[u8], tags: usize) -> Option<Self> {
+        let last = tags / TAG;
+        let priority = if last == 0 { 0 } else { Self::PRIORITY << (64 - 32 * last) };
+        let mask = self.mask | priority.to_be();
+        Some(Self { mask, tags: Self::bytes(frame)? & mask })
     }
 
     /// Returns whether a frame has these tags.

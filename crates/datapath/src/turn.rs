@@ -22,6 +22,7 @@ use super::ingress::FrameIngress;
 use super::punt::{Policer, Punt, may_fragment};
 use super::queueing::Queueing;
 use super::rewrite::HostTask;
+use super::vlan::forwarding_priority;
 use super::want::Key;
 use super::{
     Adjacencies, Adjacency, Batch, Class, Rewritten, Verdict, WantSender, flow_v4, flow_v6,
@@ -149,8 +150,11 @@ impl Turn<'_> {
             };
             match rewritten {
                 Ok((exit, len)) => {
+                    // Linux gives no priority to what it originates.
+                    let from = FrameIngress::untagged(ingress.port);
+                    let from = if own { from } else { ingress.behind_tags() };
                     let staged =
-                        stage(self.arena, self.lanes, self.adjacencies, frame, 0, exit, len);
+                        stage(self.arena, self.lanes, self.adjacencies, frame, from, exit, len);
                     if let Err(frame) = staged {
                         self.finish(frame, kind, hop, Verdict::NoRoute, own);
                     }
@@ -277,8 +281,8 @@ impl Turn<'_> {
     }
 }
 
-/// Stages a frame, whose packet is rewritten and behind `tags` bytes, on the lane of its exit, with the tags
-/// of that. Without its tags it has `len` bytes.
+/// Stages a frame, whose packet is rewritten and behind the tags of its `ingress`, on the lane of its exit, with
+/// the tags of that. Without tags it has `len` bytes.
 ///
 /// # Errors
 ///
@@ -289,12 +293,13 @@ pub(super) fn stage(
     lanes: &mut [Lane],
     adjacencies: &Adjacencies,
     mut frame: Frame,
-    tags: usize,
+    ingress: FrameIngress,
     exit: &Exit,
     len: usize,
 ) -> Result<(), Frame> {
+    let tags = usize::from(ingress.tags);
     let Some(lane) = lanes.get_mut(exit.lane()) else {
-        return stage_stacked(arena, lanes, adjacencies, frame, tags, exit.adjacency(), len);
+        return stage_stacked(arena, lanes, adjacencies, frame, ingress, exit.adjacency(), len);
     };
     if tags != exit.tags() {
         frame = exit.replace_tags(arena, frame, tags)?;
@@ -309,10 +314,11 @@ fn stage_stacked(
     lanes: &mut [Lane],
     adjacencies: &Adjacencies,
     mut frame: Frame,
-    tags: usize,
+    ingress: FrameIngress,
     adjacency: &Adjacency,
     len: usize,
 ) -> Result<(), Frame> {
+    let tags = usize::from(ingress.tags);
     let Some(device) = adjacencies.stacked(adjacency.number()) else { return Err(frame) };
     let port = device.port(|| {
         flow(
@@ -324,7 +330,9 @@ fn stage_stacked(
     if !move_front(arena, &mut frame, tags, device.len()) {
         return Err(frame);
     }
-    device.write(arena.bytes_mut(&frame), adjacency.macs());
+    let (bytes, keeps) = (arena.bytes_mut(&frame), adjacencies.keeps_priority());
+    let priority = forwarding_priority(bytes, device.len(), ingress.priority, keeps);
+    device.write(bytes, adjacency.macs(), priority);
     if device.queue() != 0
         && let Some(queueing) = &mut lane.queueing
     {

@@ -15,8 +15,10 @@
 //! batch, which is all of them if the devices have one VRF and one MAC. Each frame keeps its port
 //! number, by which redirects, the reverse path filter and punts distinguish the devices.
 //!
-//! **Priority.** A tag has the priority that Linux would give it: `egress-qos-map` of the device,
-//! applied to the priority of the packet's TOS (IPv4), or to 0 (IPv6).
+//! **Priority.** A tag has the priority that Linux would give it: `egress-qos-map` of the device, applied
+//! to the packet's priority. That is the one of its TOS in IPv4. An IPv6 packet keeps the one that it
+//! arrived with: by `ingress-qos-map` of the device that it arrived on, applied to the priority of its inner
+//! tag, or 0. With `net.ipv4.ip_forward_update_priority` off, IPv4 packets keep it as well.
 //!
 //! A tag that no device has stays in its frame, which the host receives
 //! ([`Verdict::Tagged`](super::Verdict)).
@@ -32,9 +34,23 @@ pub(super) const MACS: usize = 12;
 /// The number of VLAN identifiers.
 const VLANS: usize = 4096;
 
-/// The priorities (linux/pkt_sched.h, `TC_PRIO_…`) that Linux gives to forwarded packets, by bits 3
-/// and 4 of the TOS.
-pub const TOS_PRIORITIES: [u32; 4] = [0, 2, 6, 4];
+/// The number of priorities of a packet (linux/pkt_sched.h, `TC_PRIO_MAX`) that VLAN devices know.
+pub const PRIORITIES: usize = 16;
+
+/// Returns the priority by which Linux forwards a packet, whose type follows `tags` bytes of tags in its frame,
+/// and which arrived with a priority. An IPv4 packet has that of its TOS, unless it `keeps` the former.
+pub(super) fn forwarding_priority(frame: &[u8], tags: usize, arrival: u8, keeps: bool) -> u8 {
+    const IPV4: [u8; 2] = ethernet::IPV4.to_be_bytes();
+    /// The priorities by bits 3 and 4 of the TOS.
+    const BY_TOS: [u8; 4] = [0, 2, 6, 4];
+    match frame.get(MACS + tags..) {
+        // The TOS is the second byte after the type.
+        Some(&[t0, t1, _, tos, ..]) if [t0, t1] == IPV4 && !keeps => {
+            BY_TOS[usize::from(tos >> 3 & 3)]
+        }
+        _ => arrival,
+    }
+}
 
 /// A tag that a VLAN device adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,8 +59,8 @@ pub struct VlanTag {
     pub protocol: u16,
     /// The VLAN identifier, 1 to 4094.
     pub id: u16,
-    /// The priority, 0 to 7, of packets with each of [`TOS_PRIORITIES`].
-    pub priorities: [u8; 4],
+    /// The priority of the tag, 0 to 7, by that of the packet.
+    pub priorities: [u8; PRIORITIES],
 }
 
 impl VlanTag {

@@ -461,8 +461,8 @@ impl<L: Lookup> Worker<L> {
             };
             let arrivals = match arrivals.first() {
                 None if trunk.is_none() => Arrivals::Untagged(number),
-                Some(&FrameIngress { port, tags }) if alike == arrivals.len() => {
-                    match tags.into() {
+                Some(&FrameIngress { port, tags, priority: 0 }) if alike == arrivals.len() => {
+                    match usize::from(tags) {
                         0 => Arrivals::Untagged(port),
                         TAG => Arrivals::Tagged(port),
                         _ => Arrivals::Listed(arrivals, deferred),

@@ -322,6 +322,7 @@ impl Plane {
             secondary_macs: port.secondary_macs().into(),
             member_of: self.ports.bond_of(port).map(|(number, _)| number),
             vlans: tables.remove(&number).unwrap_or_default().into(),
+            priorities: port.vlan.as_ref().map_or([0; 8], |vlan| vlan.priorities),
             table: self.index_of(port.table).unwrap_or(0),
             locals: locals_of(port.interface),
             sources: self.ports.rp_filters(port),

@@ -166,8 +166,8 @@ pub struct Plane {
     stacked_are_stale: bool,
     /// The published adjacencies have other VLAN devices.
     stacked_changed: bool,
-    /// The parameters of the flow hash have changed since the last commit.
-    flow_hash_changed: bool,
+    /// Other settings of the adjacencies have changed since the last commit.
+    adjacencies_changed: bool,
     /// Workers may have readers: the set of tables is fixed.
     has_readers: bool,
     ages: Ages,
@@ -206,7 +206,7 @@ impl Plane {
             forwards_stacked: false,
             stacked_are_stale: false,
             stacked_changed: false,
-            flow_hash_changed: false,
+            adjacencies_changed: false,
             has_readers: false,
             hops: Hops::default(),
             groups: HashMap::new(),
@@ -467,7 +467,7 @@ impl Plane {
         self.ages.is_paused = false;
         let changed = self.is_stale && self.update_adjacencies();
         self.access.publish(&self.ports, self.locals_changed || self.stacked_changed);
-        if changed || self.stacked_changed || self.flow_hash_changed {
+        if changed || self.stacked_changed || self.adjacencies_changed {
             self.publish_adjacencies();
         }
         let mut result = CommitResult { published: true, locals: self.locals_changed };
@@ -533,7 +533,7 @@ impl Plane {
     }
 
     fn publish_adjacencies(&mut self) {
-        (self.stacked_changed, self.flow_hash_changed) = (false, false);
+        (self.stacked_changed, self.adjacencies_changed) = (false, false);
         self.publisher.publish(Box::new(self.adjacencies.clone()));
     }
 

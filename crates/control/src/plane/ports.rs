@@ -40,6 +40,8 @@ pub struct PortVlan {
     pub over: u32,
     /// Its tags, the outer one first.
     pub tags: Vec<VlanTag>,
+    /// The priorities of its packets, by that of their tag.
+    pub priorities: [u8; 8],
     /// The MACs of the interfaces below, other than its own: frames to them are its, too.
     pub macs: Vec<[u8; 6]>,
 }

@@ -16,9 +16,11 @@ impl Plane {
 
     /// Applies the kernel's settings: the flow hash, and the limits and sources of ICMP errors.
     pub fn set_sysctls(&mut self, sysctls: &Sysctls) {
-        let Sysctls { icmp_limits, answers_from_inbound, flow_keys: [v4, v6] } = *sysctls;
+        let Sysctls { icmp_limits, answers_from_inbound, keeps_priority, flow_keys: [v4, v6] } =
+            *sysctls;
         let seed = self.adjacencies.flow_hash().seed;
-        self.flow_hash_changed |= self.adjacencies.set_flow_hash(FlowHash { seed, v4, v6 });
+        self.adjacencies_changed |= self.adjacencies.set_flow_hash(FlowHash { seed, v4, v6 })
+            | self.adjacencies.set_keeps_priority(keeps_priority);
         self.locals_changed |= self.icmp_limits.replace(icmp_limits) != Some(icmp_limits)
             || self.answers_from_inbound != answers_from_inbound;
         self.answers_from_inbound = answers_from_inbound;

@@ -10,10 +10,12 @@
 //!
 //! Left to Linux, with the reason in `show interfaces`: a device whose rules select a table that the
 //! router does not follow (the set of tables is fixed at the start), or one that depends on other fields
-//! than the interface; one with an `ingress-qos-map`, by which Linux gives priorities to packets; and
-//! more than two tags.
+//! than the interface; one whose `ingress-qos-map` has priorities beyond those of the router; and more than
+//! two tags.
 
-use datapath::{TOS_PRIORITIES, VlanTag};
+use std::array;
+
+use datapath::{PRIORITIES, VlanTag};
 use feed::netlink::{Link, Vlan};
 
 use super::Plane;
@@ -26,17 +28,29 @@ use super::stacked::Unfit;
 ///
 /// The reason that it cannot be a port.
 fn tag_of(vlan: &Vlan) -> Result<VlanTag, Unfit> {
-    if vlan.maps_ingress {
-        return Err("it has an ingress-qos-map".into());
-    }
     if vlan.id == 0 {
         return Err("it has VLAN 0, which is the interface below".into());
     }
-    let mapped = |priority| {
-        let pair = vlan.egress_priorities.iter().find(|(from, _)| *from == priority);
+    let mapped = |priority: usize| {
+        let pair = vlan.egress_priorities.iter().find(|(from, _)| *from as usize == priority);
         pair.map_or(0, |(_, to)| (to & 7) as u8)
     };
-    Ok(VlanTag { protocol: vlan.protocol, id: vlan.id, priorities: TOS_PRIORITIES.map(mapped) })
+    Ok(VlanTag { protocol: vlan.protocol, id: vlan.id, priorities: array::from_fn(mapped) })
+}
+
+/// Returns the priorities of packets, by that of their tag.
+///
+/// # Errors
+///
+/// The reason that it cannot be a port.
+fn priorities_of(vlan: &Vlan) -> Result<[u8; 8], Unfit> {
+    let known = |priority: &&u32| (**priority as usize) < PRIORITIES;
+    if let Some(priority) = vlan.ingress_priorities.iter().find(|priority| !known(priority)) {
+        let most = PRIORITIES - 1;
+        let reason = format!("its ingress-qos-map has priority {priority}, above {most}");
+        return Err(Unfit { reason, lacks_table: false });
+    }
+    Ok(vlan.ingress_priorities.map(|priority| priority as u8))
 }
 
 impl Plane {
@@ -52,7 +66,7 @@ impl Plane {
         below: &PlanePort,
     ) -> Result<PlanePort, Unfit> {
         let vlan = link.vlan.as_ref().ok_or("it is no VLAN device")?;
-        let tag = tag_of(vlan)?;
+        let (tag, priorities) = (tag_of(vlan)?, priorities_of(vlan)?);
         let port = self.stacked_port(interface, link)?;
         let mut tags = below.vlan.as_ref().map(|vlan| vlan.tags.clone()).unwrap_or_default();
         tags.push(tag);
@@ -63,7 +77,7 @@ impl Plane {
         macs.push(below.mac);
         let mac = link.mac.unwrap_or(below.mac);
         macs.retain(|below| *below != mac);
-        let vlan = PortVlan { over: below.interface, tags, macs };
+        let vlan = PortVlan { over: below.interface, tags, priorities, macs };
         Ok(PlanePort {
             mac,
             up: port.up && below.up,

@@ -595,7 +595,12 @@ fn sysctls_change_the_flow_hash_and_not_its_seed() {
     for mut rig in both() {
         let mut hash_of = |flow_keys| {
             let icmp_limits = IcmpLimits::DEFAULT;
-            rig.plane.set_sysctls(&Sysctls { icmp_limits, answers_from_inbound: false, flow_keys });
+            rig.plane.set_sysctls(&Sysctls {
+                icmp_limits,
+                answers_from_inbound: false,
+                keeps_priority: false,
+                flow_keys,
+            });
             rig.commit();
             *rig.adjacencies.current().flow_hash()
         };

@@ -1,6 +1,6 @@
 //! Tests of the plane with devices over ports: MAC-VLAN devices, VLAN devices, bonds.
 
-use datapath::{FIRST_STACKED, StackedDevice, Verdict, VlanTable, VlanTag};
+use datapath::{FIRST_STACKED, PRIORITIES, StackedDevice, Verdict, VlanTable, VlanTag};
 use feed::netlink::{Action, Follower, Link, Rule, Vlan};
 
 use crate::rig::{MAIN, OTHER, Rig, link, mac, to};
@@ -63,14 +63,18 @@ fn macvlan_device_sends_and_receives_by_its_port() {
     }
 }
 
+/// The priorities of the tags of [`vlan_device`].
+const PRIORITIES_OUT: [u8; PRIORITIES] = [0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+
 /// A VLAN device with index 9 over eth1.
 fn vlan_device(id: u16) -> Link {
-    let egress_priorities = vec![(6, 5), (2, 1)];
+    let egress_priorities = vec![(6, 5), (2, 1), (15, 7), (16, 6)];
+    let ingress_priorities = [0, 15, 0, 0, 0, 0, 4, 0];
     Link {
         name: "uplink".to_owned(),
         kind: "vlan".to_owned(),
         lower: Some(1),
-        vlan: Some(Vlan { protocol: 0x8100, id, egress_priorities, maps_ingress: false }),
+        vlan: Some(Vlan { protocol: 0x8100, id, egress_priorities, ingress_priorities }),
         mac: Some(mac(0x11)),
         mtu: 1400,
         ..link(9)
@@ -103,9 +107,8 @@ fn vlan_device_is_a_port_of_its_own() {
         assert_eq!(rig.leads("198.51.100.3"), Ok((FIRST_STACKED, 8)), "a host on its link");
         assert_eq!(rig.leads("11.1.1.1"), Ok((FIRST_STACKED + 1, 6)));
         let tag = |id, priorities| VlanTag { protocol: 0x8100, id, priorities };
-        // The priorities of packets with the TOS of priorities 0, 2, 6 and 4.
-        let outer = tag(100, [0, 1, 5, 0]);
-        let exits = [(0, &[outer][..]), (1, &[outer, tag(7, [0; 4])])];
+        let outer = tag(100, PRIORITIES_OUT);
+        let exits = [(0, &[outer][..]), (1, &[outer, tag(7, [0; PRIORITIES])])];
         for (at, tags) in exits {
             let exit = rig.adjacencies.current().stacked(FIRST_STACKED + at).cloned();
             assert_eq!(exit, Some(StackedDevice::new(&[0], tags)));
@@ -156,9 +159,13 @@ fn vlan_device_is_a_port_of_its_own() {
 
 #[test]
 fn vlan_device_that_cannot_be_a_port_is_left_to_the_kernel_with_a_reason() {
-    let ingress = Vlan { maps_ingress: true, ..vlan_device(100).vlan.unwrap() };
+    let ingress_priorities = [0, 0, 0, 16, 0, 0, 0, 0];
+    let ingress = Vlan { ingress_priorities, ..vlan_device(100).vlan.unwrap() };
     let cases = [
-        (Link { vlan: Some(ingress), ..vlan_device(100) }, Some("ingress-qos-map")),
+        (
+            Link { vlan: Some(ingress), ..vlan_device(100) },
+            Some("ingress-qos-map has priority 16, above 15"),
+        ),
         (
             Link { master: Some(30), member_of: "bridge".to_owned(), ..vlan_device(100) },
             Some("bridge"),
@@ -217,7 +224,7 @@ fn bond_of_ports_is_a_port_that_sends_by_its_active_members() {
         let over = Link { lower: Some(9), mtu: 1500, ..vlan_device(100) };
         rig.plane.link(10, Some(&over));
         rig.commit();
-        let tag = VlanTag { protocol: 0x8100, id: 100, priorities: [0, 1, 5, 0] };
+        let tag = VlanTag { protocol: 0x8100, id: 100, priorities: PRIORITIES_OUT };
         let exits = |rig: &mut Rig, members: &[u16]| {
             let adjacencies = rig.adjacencies.current();
             let exit = |number| adjacencies.stacked(number).cloned();

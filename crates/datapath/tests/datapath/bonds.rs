@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fingerpost_datapath::{
-    Adjacency, FIRST_STACKED, Ingress, Ingresses, PuntRates, ReversePathFilter, StackedDevice,
-    Verdict, VlanTable, VlanTag,
+    Adjacency, FIRST_STACKED, Ingress, Ingresses, PRIORITIES, PuntRates, ReversePathFilter,
+    StackedDevice, Verdict, VlanTable, VlanTag,
 };
 
 use crate::packets::{MAC, v4, v6};
@@ -38,7 +38,7 @@ fn with_bond(members: &[u16], gateway_behind: u16, sources: ReversePathFilter) -
     let settings = Ingresses::new((0..3).map(port)).with_stacked(vec![Some(bond), Some(like)]);
     rig.ingresses.publish(Box::new(settings));
     let mut changed = adjacencies(&rig.model);
-    let tag = VlanTag { protocol: 0x8100, id: 100, priorities: [0; 4] };
+    let tag = VlanTag { protocol: 0x8100, id: 100, priorities: [0; PRIORITIES] };
     let exits = [StackedDevice::new(members, &[]), StackedDevice::new(members, &[tag])];
     changed.set_stacked(exits.map(Some).into());
     for at in [0, 1] {

@@ -1,7 +1,7 @@
 //! Fragments: packets over the next link's MTU, whose senders allow it, leave in parts.
 
 use fastrand::Rng;
-use fingerpost_datapath::{Adjacency, FIRST_STACKED, StackedDevice, Verdict, VlanTag};
+use fingerpost_datapath::{Adjacency, FIRST_STACKED, PRIORITIES, StackedDevice, Verdict, VlanTag};
 use wire::ipv4;
 
 use crate::packets::{address4, sound, v4_with};
@@ -130,7 +130,7 @@ fn packet_without_free_frames_for_its_fragments_is_dropped() {
 #[test]
 fn fragments_of_a_flow_leave_by_one_member_of_a_bond_with_the_tag() {
     let mut rig = Rig::new();
-    let tag = VlanTag { protocol: 0x8100, id: 100, priorities: [0; 4] };
+    let tag = VlanTag { protocol: 0x8100, id: 100, priorities: [0; PRIORITIES] };
     let mut changed = adjacencies(&rig.model);
     changed.set_stacked([Some(StackedDevice::new(&[1, 2], &[tag]))].into());
     let gateway = &rig.model.gateways[3];

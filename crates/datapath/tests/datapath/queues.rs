@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fastrand::Rng;
 use fingerpost_datapath::{
-    Adjacency, DeviceQueue, FIRST_STACKED, PortQueue, PortQueues, StackedDevice, Verdict, VlanTag,
+    Adjacency, DeviceQueue, FIRST_STACKED, PRIORITIES, PortQueue, PortQueues, StackedDevice,
+    Verdict, VlanTag,
 };
 use qos::{CodelParameters, EgressQueueParameters, QueueCounters, SharedPacer, TrafficClass};
 
@@ -183,7 +184,7 @@ fn codel_drops_and_marks_what_has_waited_for_too_long() {
 #[test]
 fn vlan_device_has_its_rate_within_that_of_its_port() {
     let mut queued = Queued::new(Some(FRAME * 8 * 1000));
-    let tag = VlanTag { protocol: 0x8100, id: 100, priorities: [0; 4] };
+    let tag = VlanTag { protocol: 0x8100, id: 100, priorities: [0; PRIORITIES] };
     let with_queue = StackedDevice::new(&[1], &[tag]).with_queue(VLAN_QUEUE);
     let without = StackedDevice::new(&[1], &[VlanTag { id: 200, ..tag }]);
     let mut changed = adjacencies(&queued.rig.model);

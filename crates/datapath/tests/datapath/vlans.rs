@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use fingerpost_datapath::{
-    Adjacency, FIRST_STACKED, Ingress, Ingresses, PuntRates, ReversePathFilter, StackedDevice,
-    Verdict, VlanTable, VlanTag,
+    Adjacency, FIRST_STACKED, Ingress, Ingresses, PRIORITIES, PuntRates, ReversePathFilter,
+    StackedDevice, Verdict, VlanTable, VlanTag,
 };
 use wire::ipv4;
 
@@ -25,18 +25,21 @@ const BACK: u32 = 0xc000_0201;
 const DEVICES: [(&[(u16, u16)], usize); 4] =
     [(&[(Q, 5)], 0), (&[(Q, 6)], 0), (&[(AD, 7)], 1), (&[(AD, 7), (Q, 8)], 0)];
 
+/// The priorities of the tags of exits, by those of packets: those of the TOS are 0, 2, 6 and 4.
+const PRIORITY: [u8; PRIORITIES] = [0, 1, 2, 3, 7, 4, 6, 5, 0, 0, 0, 0, 0, 0, 0, 1];
+
 fn number(device: usize) -> u16 {
     FIRST_STACKED + device as u16
 }
 
 fn exit(port: u16, tags: &[(u16, u16)]) -> StackedDevice {
-    let tag = |&(protocol, id)| VlanTag { protocol, id, priorities: [0, 2, 6, 7] };
+    let tag = |&(protocol, id)| VlanTag { protocol, id, priorities: PRIORITY };
     StackedDevice::new(&[port], &tags.iter().map(tag).collect::<Vec<_>>())
 }
 
 /// Makes the exit of a device with one tag, whose priority no packet changes.
 fn fixed_exit(port: u16, (protocol, id): (u16, u16)) -> StackedDevice {
-    StackedDevice::new(&[port], &[VlanTag { protocol, id, priorities: [3; 4] }])
+    StackedDevice::new(&[port], &[VlanTag { protocol, id, priorities: [3; PRIORITIES] }])
 }
 
 /// Adds tags to a frame, the outer one first.
@@ -53,6 +56,11 @@ fn tagged(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
 /// Returns the settings of port 0 with the devices over it; port 0 has the settings of a device, but
 /// for the table.
 fn settings(rig: &Rig, sources: ReversePathFilter) -> Ingresses {
+    settings_with(rig, sources, [[0; 8]; 4])
+}
+
+/// Returns [`settings`] by which packets of the devices have priorities.
+fn settings_with(rig: &Rig, sources: ReversePathFilter, priorities: [[u8; 8]; 4]) -> Ingresses {
     let terms = ingresses(&rig.model);
     let with = |table: usize, below: &[(u16, u16, usize)]| {
         let mut vlans = VlanTable::default();
@@ -64,7 +72,8 @@ fn settings(rig: &Rig, sources: ReversePathFilter) -> Ingresses {
     let inner: [&[_]; 4] = [&[], &[], &[(Q, 8, 3)], &[]];
     let mut devices: Vec<Ingress> =
         DEVICES.iter().zip(inner).map(|((_, table), inner)| with(*table, inner)).collect();
-    for device in &mut devices {
+    for (device, priorities) in devices.iter_mut().zip(priorities) {
+        device.priorities = priorities;
         if device.table == 0 {
             device.locals = Arc::clone(&zero.locals);
         }
@@ -98,7 +107,13 @@ fn with_exit(sources: ReversePathFilter, gateways: StackedDevice) -> Rig {
 /// Publishes the exits: those over port 0 as they receive, and that of gateway 1; gateways in `unknown`
 /// have no MAC.
 fn publish(rig: &mut Rig, unknown: &[usize], gateways: StackedDevice) {
+    publish_with(rig, unknown, gateways, false);
+}
+
+/// Publishes the exits like [`publish`]; IPv4 packets keep their priority, or not.
+fn publish_with(rig: &mut Rig, unknown: &[usize], gateways: StackedDevice, keeps: bool) {
     let mut changed = adjacencies(&rig.model);
+    assert_eq!(changed.set_keeps_priority(keeps), keeps);
     let mut exits: Vec<_> = DEVICES.iter().map(|(tags, _)| Some(exit(0, tags))).collect();
     exits.push(Some(gateways));
     changed.set_stacked(exits.into());
@@ -199,6 +214,66 @@ fn exit_adds_its_tags_with_the_priority_of_the_tos() {
     // Linux sets no priority by the traffic class of IPv6.
     assert_eq!(rig.pass([v6(0x2001_0db8 << 96 | 1, 0x2001_0db8_0001 << 80 | 9)]).sent(), 1);
     assert_eq!(rig.far[2].take().unwrap()[14..16], [0, 100]);
+}
+
+/// IPv6 packets keep the priority that the device of their inner tag gives them, frame by frame, also while they
+/// are held; IPv4 packets have that of their TOS, or keep it too, if Linux is set so.
+#[test]
+fn exit_adds_the_priority_that_the_packet_arrived_with() {
+    /// The priorities of packets by those of tags, for each device.
+    const MAPS: [[u8; 8]; 4] =
+        [[0; 8], [0, 5, 0, 0, 3, 0, 0, 15], [4; 8], [1, 0, 0, 2, 0, 6, 6, 7]];
+    let to_device = |rng: &mut Rng, is_v4: bool, tos: u8| match is_v4 {
+        true => {
+            v4_with(ipv4::Header { tos, src: HERE, dst: 0x0a01_0001, ..sound() }, rng.usize(0..40))
+        }
+        false => v6(0x2001_0db8 << 96 | 1, 0x2001_0db8_0001 << 80 | 9),
+    };
+    let rng = &mut Rng::with_seed(0x5eed_0044);
+    let mut seen = std::collections::BTreeSet::<[u8; 2]>::new();
+    for round in 0..200 {
+        let mut rig = with_devices(ReversePathFilter::Off);
+        rig.ingresses.publish(Box::new(settings_with(&rig, ReversePathFilter::Off, MAPS)));
+        let (keeps, is_held) = (round % 2 == 0, round % 3 == 0);
+        let unknown = if is_held { &[1][..] } else { &[] };
+        publish_with(&mut rig, unknown, exit(2, TWO_TAGS), keeps);
+        // Frames of one device and priority follow each other, or not.
+        let change = *rng.choice(&[1.0, 0.1]).unwrap();
+        let (mut device, mut pcp) = (0, 0);
+        let (mut frames, mut expected) = (Vec::new(), Vec::new());
+        for _ in 0..rng.usize(1..60) {
+            if rng.f32() < change {
+                // Without the third, whose table has no route there; the last one is none.
+                (device, pcp) = (*rng.choice(&[0, 1, 3, 9]).unwrap(), rng.u16(0..8));
+            }
+            let (is_v4, tos) = (rng.bool(), rng.u8(0..4));
+            let frame = to_device(rng, is_v4, tos << 3);
+            let mut tags = DEVICES.get(device).map_or(vec![], |(tags, _)| tags.to_vec());
+            let arrived = MAPS.get(device).map_or(0, |map| map[usize::from(pcp)]);
+            match &mut tags[..] {
+                [outer, inner] => {
+                    (outer.1, inner.1) = (rng.u16(0..8) << 13 | outer.1, pcp << 13 | inner.1);
+                }
+                [tag] => tag.1 |= pcp << 13,
+                _ => {}
+            }
+            let of_packet = if is_v4 && !keeps { [0, 2, 6, 4][usize::from(tos)] } else { arrived };
+            expected.push([PRIORITY[usize::from(of_packet)]; 2]);
+            frames.push(tagged(&frame, &tags));
+        }
+        let counted = rig.pass(&frames);
+        if is_held {
+            assert_eq!(counted.held, frames.len() as u64);
+            publish_with(&mut rig, &[], exit(2, TWO_TAGS), keeps);
+            rig.pass([[0; 0]; 0]);
+        }
+        let got = outputs(&mut rig);
+        assert_eq!(got.each_ref().map(Vec::len), [0, 0, frames.len(), 0]);
+        let got: Vec<_> = got[2].iter().map(|frame| [frame[14] >> 5, frame[18] >> 5]).collect();
+        assert_eq!(got, expected, "round {round}");
+        seen.extend(got);
+    }
+    assert_eq!(seen.len(), 8);
 }
 
 #[test]

@@ -26,8 +26,8 @@ pub struct Vlan {
     /// The priorities of the tags that it sends, by the packets' (`egress-qos-map`): pairs of a packet's
     /// priority and that of its tag; 0 for others.
     pub egress_priorities: Vec<(u32, u32)>,
-    /// Whether packets get a priority by that of their tag (`ingress-qos-map`).
-    pub maps_ingress: bool,
+    /// The priorities that packets get by that of their tag (`ingress-qos-map`), in the order of the tag's.
+    pub ingress_priorities: [u32; 8],
 }
 
 /// An interface, as the kernel last described it.
@@ -259,6 +259,14 @@ impl<'a> LinkView<'a> {
     }
 }
 
+/// Reads one priority of a VLAN device and the one that it becomes (struct ifla_vlan_qos_mapping).
+fn read_priority(mapping: &Attribute<'_>) -> Option<(u32, u32)> {
+    let (from, to) = mapping.value.split_first_chunk::<4>()?;
+    let is_mapping = mapping.kind == IFLA_VLAN_QOS_MAPPING;
+    let pair = (u32::from_ne_bytes(*from), u32::from_ne_bytes(*to.first_chunk::<4>()?));
+    is_mapping.then_some(pair)
+}
+
 /// Reads the attributes of a VLAN device. Kernels without a protocol attribute (before 3.10) know
 /// 802.1Q alone.
 fn read_vlan(data: &Attribute<'_>) -> Result<Vlan, Damage> {
@@ -270,18 +278,18 @@ fn read_vlan(data: &Attribute<'_>) -> Result<Vlan, Damage> {
             IFLA_VLAN_PROTOCOL => vlan.protocol = u16::from_be(attribute.u16()?),
             IFLA_VLAN_EGRESS_QOS => {
                 for mapping in attribute.nested() {
-                    let mapping = mapping?;
-                    // struct ifla_vlan_qos_mapping: from, to.
-                    if mapping.kind == IFLA_VLAN_QOS_MAPPING
-                        && let Some((from, to)) = mapping.value.split_first_chunk::<4>()
-                        && let Some(to) = to.first_chunk::<4>()
+                    vlan.egress_priorities.extend(read_priority(&mapping?));
+                }
+            }
+            IFLA_VLAN_INGRESS_QOS => {
+                for mapping in attribute.nested() {
+                    if let Some((from, to)) = read_priority(&mapping?)
+                        && let Some(priority) = vlan.ingress_priorities.get_mut(from as usize)
                     {
-                        let pair = (u32::from_ne_bytes(*from), u32::from_ne_bytes(*to));
-                        vlan.egress_priorities.push(pair);
+                        *priority = to;
                     }
                 }
             }
-            IFLA_VLAN_INGRESS_QOS => vlan.maps_ingress = attribute.nested().next().is_some(),
             _ => {}
         }
     }
