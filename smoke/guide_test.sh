@@ -78,8 +78,8 @@ fingerpost show --wait 100ms --socket /run/none.sock counters 2>"$1/none" || sta
 fingerpost show -j counters >"$1/counters"
 fingerpost fib diff kernel
 MACHINE
-within router bash "$work/machine" "$work" "$here" >"$work/machine.log" 2>&1 &
-machine=$!
+launch router bash "$work/machine" "$work" "$here" >"$work/machine.log" 2>&1
+machine=$launched
 ready() { [ -e "$work/ready" ] || ! kill -0 "$machine" 2>/dev/null; }
 wait_for 150 ready
 [ -e "$work/ready" ] || fail "the commands do not come to their end"

@@ -63,6 +63,8 @@ leave() {
     local status=$?
     trap - EXIT INT TERM HUP ERR
     set +e
+    # Without it the shell reports every process that is killed here.
+    disown -a
     for name in "${namespaces[@]}"; do
         local pids
         pids=$(ip netns pids "$prefix$name" 2>/dev/null)
