@@ -167,15 +167,23 @@ impl Wheels {
         None
     }
 
-    /// Advances to the next tick with entries, at most to the end of the level or one tick beyond
-    /// `last`.
+    /// Advances to the next tick with entries, at most to the end of the first level that has some, or one
+    /// tick beyond `last`.
     fn advance(&mut self, wheel: Wheel, last: u64) {
         let tick = self.ticks[wheel as usize];
-        let end = (tick | (SLOTS as u64 - 1)) + 1;
-        let from = tick as usize % SLOTS + 1;
-        let next =
-            self.occupied_from(wheel, 0, from).map(|slot| tick - tick % SLOTS as u64 + slot as u64);
-        self.ticks[wheel as usize] = next.unwrap_or(end).min(last + 1);
+        let mut next = last;
+        for level in 0..LEVELS {
+            let at = WIDTH * level as u32;
+            let now = tick >> at;
+            let round = now - now % SLOTS as u64;
+            let slot = self.occupied_from(wheel, level, now as usize % SLOTS + 1);
+            next = (round + slot.unwrap_or(SLOTS) as u64) << at;
+            // Slots before this one are of the next round.
+            if slot.or_else(|| self.occupied_from(wheel, level, 0)).is_some() {
+                break;
+            }
+        }
+        self.ticks[wheel as usize] = next.min(last + 1);
     }
 
     /// Returns the first slot of a level, from `from` on, that has entries.
@@ -240,16 +248,22 @@ mod tests {
 
     #[test]
     fn entries_expire_at_their_time_within_a_tick() {
-        for (seed, work) in [(1, 1), (2, 7), (3, 10_000)] {
+        // Many entries; and few, over whose empty slots the wheel goes in large steps.
+        for (seed, work, entries, pause) in [
+            (1, 1, 500, 34),
+            (2, 7, 500, 34),
+            (3, 10_000, 500, 34),
+            (4, 7, 3, 54),
+            (5, 100, 12, 50),
+        ] {
             let mut rng = fastrand::Rng::with_seed(seed);
-            const ENTRIES: usize = 500;
             let mut now = rng.u64(..1 << 50);
-            let mut wheels = Wheels::new(ENTRIES, now);
-            let mut expires = vec![0; ENTRIES];
+            let mut wheels = Wheels::new(entries, now);
+            let mut expires = vec![0; entries];
             let mut model: BTreeMap<u32, Wheel> = BTreeMap::new();
             for step in 0..20_000 {
-                let entry = rng.u32(..ENTRIES as u32);
-                let magnitude = rng.u32(20..56);
+                let entry = rng.u32(..entries as u32);
+                let magnitude = rng.u32(20..60);
                 let later = now + rng.u64(..1 << magnitude);
                 match model.get(&entry) {
                     None => {
@@ -268,7 +282,7 @@ mod tests {
                         wheels.schedule(entry, wheel, later);
                     }
                 }
-                let magnitude = rng.u32(..34);
+                let magnitude = rng.u32(..pause);
                 now += rng.u64(..1 << magnitude);
                 for entry in drain(&mut wheels, now, work, &expires) {
                     assert!(expires[entry as usize] <= now, "step {step}");
