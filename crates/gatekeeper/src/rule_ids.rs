@@ -175,16 +175,20 @@ fn minus(left: OutcomeCounts, right: OutcomeCounts) -> OutcomeCounts {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
     use std::path::Path;
+    use std::sync::Arc;
 
-    use fib::Publisher;
+    use fib::{Prefix, Publisher};
     use gate::flow::{Flow, Key};
     use gate::gate::{Gate, Packet, RuleOutcome, Verdict};
-    use std::sync::Arc;
 
     use super::*;
     use crate::Config;
+
+    /// Returns 10.0.N.0/24.
+    fn prefix(number: u32) -> Prefix<u32> {
+        Prefix::new(0x0a00_0000 | number << 8, 24).unwrap()
+    }
 
     /// Rules of grantors, of 10.0.N.0/24 for each number.
     fn rules(numbers: impl IntoIterator<Item = u32>) -> Rules {
@@ -193,10 +197,10 @@ mod tests {
              [[grantors]]\nname = 'site'\nmembers = [{ address = '10.9.0.1' }]\n",
         );
         for number in numbers {
-            let prefix = IpAddr::V4((0x0a00_0000 | number << 8).into());
+            let prefix = prefix(number);
             let action = ["grantors = 'site'", "action = 'back'", "action = 'drop'"];
             let action = action[number as usize % action.len()];
-            text += &format!("[[policy]]\nprefix = '{prefix}/24'\n{action}\n");
+            text += &format!("[[policy]]\nprefix = '{prefix}'\n{action}\n");
         }
         Config::parse(&text, Path::new("gate.toml")).unwrap().rules
     }
@@ -230,10 +234,15 @@ mod tests {
             self.ledgers.iter().map(|ledger| &**ledger).collect()
         }
 
-        fn reload(&mut self, mut rules: Rules) {
-            let next = self.counters.assign_lines(&mut rules, &self.each());
+        fn reload(&mut self, rules: Rules) {
+            self.assign_lines(rules);
             let generation = self.publisher.current().generation() + 1;
-            self.publisher.publish(Box::new(rules.policy(generation).unwrap()));
+            self.publisher.publish(Box::new(self.rules.policy(generation).unwrap()));
+        }
+
+        /// Assigns lines to the next rules, which the gates do not use.
+        fn assign_lines(&mut self, mut rules: Rules) {
+            let next = self.counters.assign_lines(&mut rules, &self.each());
             (self.rules, self.counters) = (rules, next);
         }
 
@@ -341,10 +350,13 @@ mod tests {
             rig.rules.rules[..MAX_COUNTED_RULES].iter().all(|rule| rule.counted != RuleId::OTHERS)
         );
         // Each reload replaces one rule.
-        rig.reload(rules(0..10));
+        let ten = rules(0..10);
+        rig.reload(ten.clone());
         let mut last = Vec::new();
         for turn in 0..MAX_RULE_IDS as u32 {
-            rig.reload(rules((0..9).chain([100 + turn])));
+            let mut next = ten.clone();
+            next.rules[9].prefix = AnyPrefix::V4(prefix(100 + turn));
+            rig.assign_lines(next);
             last.push(rig.rules.rules[9].counted);
         }
         for (at, line) in last.iter().enumerate() {
