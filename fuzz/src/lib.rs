@@ -31,6 +31,7 @@
 //! | `configs` | accepted configurations are consistent, errors name their line |
 //! | `captures` | captures are the same when written and read again |
 //! | `access_lists` | rules that are written again, and a classifier with a linear search |
+//! | `state_files` | flows and histories across a restart: accepted files are the same when they are written again |
 //! | `text` | the parsers of `Prefix` and `Choice`, with the standard library and with their own output |
 //!
 //! The targets (`fuzz_targets/`) are three lines each around the functions here, and
@@ -54,6 +55,7 @@ pub mod netlink;
 pub mod packets;
 pub mod programs;
 pub mod script;
+pub mod state_files;
 mod subject;
 pub mod text;
 pub mod tunnels;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use fingerpost_fuzz::{
     Bench, access_lists, bundles, captures, configs, control, decisions, flowspec, fpm, image, mrt,
-    netlink, packets, programs, text, tunnels,
+    netlink, packets, programs, state_files, text, tunnels,
 };
 
 /// Every input of a target, in order of name.
@@ -203,4 +203,10 @@ fn configs() {
 fn captures() {
     let tally = tally("captures", captures::captures);
     assert!(tally.packets >= 10 && tally.refused >= 3, "{tally:?}");
+}
+
+#[test]
+fn state_files() {
+    let tally = tally("state_files", state_files::state_files);
+    assert!(tally.flows >= 10 && tally.histories >= 5 && tally.refused >= 5, "{tally:?}");
 }

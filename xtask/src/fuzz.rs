@@ -28,7 +28,7 @@ use crate::needs;
 use crate::step::Step;
 
 /// Each target and the longest input worth its time, in bytes.
-const TARGETS: [(&str, u32); 17] = [
+const TARGETS: [(&str, u32); 18] = [
     ("access_lists", 1024),
     ("bundles", 1024),
     ("captures", 1024),
@@ -44,6 +44,7 @@ const TARGETS: [(&str, u32); 17] = [
     ("netlink", 2048),
     ("packets", 256),
     ("programs", 256),
+    ("state_files", 1024),
     ("text", 64),
     ("tunnels", 512),
 ];

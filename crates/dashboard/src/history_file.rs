@@ -41,7 +41,7 @@ const INTERVAL: Duration = Duration::from_secs(15);
 
 /// The content of a file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct HistoryFile {
+pub struct HistoryFile {
     pub(super) history: HistoryRows,
     pub(super) attacks: AttackLog,
 }
@@ -50,37 +50,60 @@ impl HistoryFile {
     fn of(recorded: &Recorded) -> Self {
         Self { history: recorded.history.to_rows(), attacks: recorded.attacks.to_log() }
     }
+
+    /// Returns the content that the history has after it is restored at this time, in seconds since 1970.
+    #[must_use]
+    pub fn restored(self, now: f64) -> Self {
+        let mut recorded = Recorded::default();
+        recorded.history.resume(self.history, now);
+        recorded.attacks.resume(self.attacks, now);
+        Self::of(&recorded)
+    }
+
+    /// Returns the bytes of a file.
+    ///
+    /// # Errors
+    ///
+    /// None, unless memory is exhausted: the content has a form in JSON.
+    pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        Ok(with_header(&serde_json::to_vec(self)?))
+    }
+
+    /// Reads the bytes of a file.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` if they are of another version, or damaged.
+    pub fn from_bytes(bytes: &[u8]) -> io::Result<Self> {
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| {
+            let is_other_version = bytes.starts_with(KIND);
+            invalid(if is_other_version {
+                "written by another version of Fingerpost"
+            } else {
+                "not a history file"
+            })
+        })?;
+        let (length, rest) = rest.split_first_chunk::<8>().ok_or_else(|| invalid("truncated"))?;
+        let (sum, body) = rest.split_first_chunk::<32>().ok_or_else(|| invalid("truncated"))?;
+        if u64::from_le_bytes(*length) != body.len() as u64 {
+            return Err(invalid("damaged: its length differs from the one in its header"));
+        }
+        if Sha256::digest(body)[..] != sum[..] {
+            return Err(invalid("damaged: its checksum does not match"));
+        }
+        let content: Self = serde_json::from_slice(body)?;
+        if content.history.is_valid() { Ok(content) } else { Err(invalid("its rows are invalid")) }
+    }
+}
+
+/// Adds the header of a file to rows and attacks in JSON.
+pub fn with_header(body: &[u8]) -> Vec<u8> {
+    let length = (body.len() as u64).to_le_bytes();
+    [&MAGIC[..], &length, &Sha256::digest(body), body].concat()
 }
 
 fn invalid(reason: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, reason.to_owned())
-}
-
-fn to_bytes(content: &HistoryFile) -> io::Result<Vec<u8>> {
-    let body = serde_json::to_vec(content)?;
-    let length = (body.len() as u64).to_le_bytes();
-    Ok([&MAGIC[..], &length, &Sha256::digest(&body), &body].concat())
-}
-
-fn from_bytes(bytes: &[u8]) -> io::Result<HistoryFile> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| {
-        let is_other_version = bytes.starts_with(KIND);
-        invalid(if is_other_version {
-            "written by another version of Fingerpost"
-        } else {
-            "not a history file"
-        })
-    })?;
-    let (length, rest) = rest.split_first_chunk::<8>().ok_or_else(|| invalid("truncated"))?;
-    let (sum, body) = rest.split_first_chunk::<32>().ok_or_else(|| invalid("truncated"))?;
-    if u64::from_le_bytes(*length) != body.len() as u64 {
-        return Err(invalid("damaged: its length differs from the one in its header"));
-    }
-    if Sha256::digest(body)[..] != sum[..] {
-        return Err(invalid("damaged: its checksum does not match"));
-    }
-    let content: HistoryFile = serde_json::from_slice(body)?;
-    if content.history.is_valid() { Ok(content) } else { Err(invalid("its rows are invalid")) }
 }
 
 /// Reads a file; `None` if it does not exist.
@@ -93,7 +116,7 @@ fn read(path: &Path) -> io::Result<Option<HistoryFile>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    from_bytes(&bytes).map(Some)
+    HistoryFile::from_bytes(&bytes).map(Some)
 }
 
 /// Writes the file.
@@ -144,7 +167,8 @@ impl HistoryWriter {
         self.written = Instant::now();
         let content = HistoryFile::of(&lock(recorded));
         // Only the operator may read attacks and destinations.
-        let result = to_bytes(&content)
+        let result = content
+            .to_bytes()
             .and_then(|bytes| fib::image::replace_with_mode(&self.path, &bytes, 0o600));
         if let (Err(error), false) = (&result, self.has_failed) {
             let path = self.path.display();
@@ -255,8 +279,8 @@ mod tests {
         let folder = folder("damaged");
         let path = folder.join("history");
         let aside = folder.join("history.damaged");
-        let whole = to_bytes(&HistoryFile::of(&recorded(NOW))).unwrap();
-        assert!(from_bytes(&whole).is_ok());
+        let whole = HistoryFile::of(&recorded(NOW)).to_bytes().unwrap();
+        assert!(HistoryFile::from_bytes(&whole).is_ok());
         let refused = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
             let recorded = restart(&path, NOW);
@@ -283,14 +307,11 @@ mod tests {
         }
         assert!(refused(b"fphist99").contains("by another version of Fingerpost"));
         // A valid file with invalid rows.
-        let with = |body: &str| {
-            let length = (body.len() as u64).to_le_bytes();
-            [&MAGIC[..], &length, &Sha256::digest(body), body.as_bytes()].concat()
-        };
+        let with = |body: &str| with_header(body.as_bytes());
         let attacks = r#""attacks":{"all":[],"hot_until":0.0}"#;
         let valid =
             format!(r#"{{"history":{{"columns":["a"],"rows":[[1.0,1.0,[2]]]}},{attacks}}}"#);
-        assert!(from_bytes(&with(&valid)).is_ok());
+        assert!(HistoryFile::from_bytes(&with(&valid)).is_ok());
         for (good, other) in
             [("[2]", "[2,3]"), ("[2]", "[-2]"), ("1.0,1.0", "1.0,1e999"), ("\"a\"", "1")]
         {
@@ -328,8 +349,8 @@ mod tests {
             recorded.history.add(at as f64, 1.0, &(1..120).map(number).collect::<Vec<_>>());
         }
         let content = HistoryFile::of(&recorded);
-        let bytes = to_bytes(&content).unwrap();
+        let bytes = content.to_bytes().unwrap();
         assert!((bytes.len() as u64) < MAX_SIZE / 8, "{}", bytes.len());
-        assert_eq!(from_bytes(&bytes).unwrap(), content);
+        assert_eq!(HistoryFile::from_bytes(&bytes).unwrap(), content);
     }
 }

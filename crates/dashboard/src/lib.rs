@@ -24,7 +24,7 @@
 mod attack;
 mod destinations;
 mod history;
-mod history_file;
+pub mod history_file;
 mod metrics;
 mod page;
 mod recorded;

@@ -62,7 +62,7 @@ mod rings;
 mod role;
 mod rule_ids;
 mod sampler;
-mod saved_flows;
+pub mod saved_flows;
 mod sender_limits;
 mod steering;
 mod syn_cookies;

@@ -26,21 +26,23 @@ use gate::flow::{Flow, Pair};
 use gate::state::{BYTES, Record};
 
 const MAGIC: &[u8; 8] = b"fpflows3";
-const BOOT: usize = 36;
+/// The length of the ID of a boot.
+pub const BOOT: usize = 36;
 const FLOW: usize = 4 + 1 + 32 + BYTES;
 
 /// A flow and its record.
 pub type SavedFlow = (Flow, Record);
 
 /// Returns the boot ID of the machine.
-fn boot() -> io::Result<Vec<u8>> {
-    let mut boot = fs::read("/proc/sys/kernel/random/boot_id")?;
-    boot.resize(BOOT, 0);
+fn boot() -> io::Result<[u8; BOOT]> {
+    let text = fs::read("/proc/sys/kernel/random/boot_id")?;
+    let mut boot = [0; BOOT];
+    boot.iter_mut().zip(text).for_each(|(to, byte)| *to = byte);
     Ok(boot)
 }
 
-/// Appends a worker's flow to the bytes of a file.
-pub(super) fn append(out: &mut Vec<u8>, worker: u32, flow: &Flow, record: &Record) {
+/// Appends a worker's flow to the flows of a file.
+pub fn append(out: &mut Vec<u8>, worker: u32, flow: &Flow, record: &Record) {
     let (version, src, dst) = match flow.pair() {
         Pair::V4 { src, dst } => (4, src.into(), dst.into()),
         Pair::V6 { src, dst } => (6, src, dst),
@@ -52,7 +54,7 @@ pub(super) fn append(out: &mut Vec<u8>, worker: u32, flow: &Flow, record: &Recor
     out.extend_from_slice(&record.to_bytes());
 }
 
-fn decode(bytes: &[u8; FLOW]) -> Option<(u32, SavedFlow)> {
+fn decode_flow(bytes: &[u8; FLOW]) -> Option<(u32, SavedFlow)> {
     let worker = u32::from_le_bytes(bytes[..4].try_into().ok()?);
     let address = |at: usize| Some(u128::from_be_bytes(bytes.get(at..at + 16)?.try_into().ok()?));
     let (src, dst) = (address(5)?, address(21)?);
@@ -70,10 +72,14 @@ fn decode(bytes: &[u8; FLOW]) -> Option<(u32, SavedFlow)> {
 ///
 /// The system's; the file is unchanged then.
 pub(super) fn write(path: &Path, flows: &[u8]) -> io::Result<usize> {
-    let whole = [&MAGIC[..], &boot()?, flows].concat();
     // Only the operator may read which hosts communicate.
-    fib::image::replace_with_mode(path, &whole, 0o600)?;
+    fib::image::replace_with_mode(path, &encode(&boot()?, flows), 0o600)?;
     Ok(flows.len() / FLOW)
+}
+
+/// Returns the bytes of a file: the flows that were [appended](append), of this boot of the machine.
+pub fn encode(boot: &[u8; BOOT], flows: &[u8]) -> Vec<u8> {
+    [&MAGIC[..], boot, flows].concat()
 }
 
 /// Reads a file and returns the flows of each worker: no flows if there is no file.
@@ -82,26 +88,34 @@ pub(super) fn write(path: &Path, flows: &[u8]) -> io::Result<usize> {
 ///
 /// The system's; `InvalidData` if the file is damaged or from another boot.
 pub(super) fn read(path: &Path, workers: usize) -> io::Result<Vec<Vec<SavedFlow>>> {
+    match fs::read(path) {
+        Ok(bytes) => decode(&bytes, &boot()?, workers),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(vec![Vec::new(); workers]),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the flows of each of `workers` workers in the bytes of a file.
+///
+/// # Errors
+///
+/// `InvalidData` if the file is damaged, or from another boot than this one.
+pub fn decode(bytes: &[u8], boot: &[u8; BOOT], workers: usize) -> io::Result<Vec<Vec<SavedFlow>>> {
     let mut all: Vec<Vec<SavedFlow>> = vec![Vec::new(); workers];
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(all),
-        Err(error) => return Err(error),
-    };
     let bad = |what: &str| io::Error::new(ErrorKind::InvalidData, what.to_owned());
     let rest = bytes
         .strip_prefix(MAGIC)
         .ok_or_else(|| bad("not a flow file: its first 8 bytes are not \"fpflows3\""))?;
     let (boot_id, flows) =
         rest.split_at_checked(BOOT).ok_or_else(|| bad("the file is truncated"))?;
-    if boot_id != boot()? {
+    if boot_id != boot {
         return Err(bad("the file is from another boot of this machine"));
     }
     let (flows, remainder) = flows.as_chunks::<FLOW>();
     if !remainder.is_empty() {
         return Err(bad("the file is truncated"));
     }
-    let read: Option<Vec<_>> = flows.iter().map(decode).collect();
+    let read: Option<Vec<_>> = flows.iter().map(decode_flow).collect();
     let read = read.ok_or_else(|| bad("a flow in the file is invalid"))?;
     let before = read.iter().map(|(worker, _)| *worker as usize + 1).max().unwrap_or(0);
     for (worker, flow) in read {
@@ -118,7 +132,7 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
-    use super::{BOOT, FLOW, Flow, MAGIC, Record, append, decode, read, write};
+    use super::{BOOT, FLOW, Flow, MAGIC, Record, append, decode_flow, read, write};
 
     #[test]
     fn file_restores_its_flows_and_is_rejected_when_damaged() {
@@ -194,7 +208,7 @@ mod tests {
             assert!(rest.is_empty());
             for bytes in flows {
                 let written = |bytes: &[u8; FLOW]| {
-                    let (worker, (flow, record)) = decode(bytes).unwrap();
+                    let (worker, (flow, record)) = decode_flow(bytes).unwrap();
                     let mut encoded = Vec::new();
                     append(&mut encoded, worker, &flow, &record);
                     <[u8; FLOW]>::try_from(encoded).unwrap()
