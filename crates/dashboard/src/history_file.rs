@@ -9,8 +9,8 @@
 //!
 //! Columns are saved by name, so that a version with other columns reads those that it knows. Rows
 //! older than the length of the history are dropped, and so are rows of the future, after the clock
-//! was set back. The size of the file is bounded as the memory is; a longer file than
-//! [`MAX_SIZE`] is not read.
+//! was set back. The size of the file is bounded as the memory is; a file of more than
+//! 64 MiB is not read.
 //!
 //! No error stops a gate: a damaged file is renamed (`….damaged`) for inspection, and a failure to
 //! write is reported once.
