@@ -159,7 +159,7 @@ impl AccessBatch<'_> {
     /// Returns the bytes of the tags of the VLAN device that a frame arrived on.
     #[inline(always)]
     fn tags(&self, at: usize) -> usize {
-        self.arrivals.get(at).map_or(0, |ingress| usize::from(ingress.tags))
+        self.arrivals.get(at).map_or(0, |ingress| ingress.tags())
     }
 
     /// Returns a frame without its tags.

@@ -61,7 +61,7 @@ impl Completion<'_> {
                 self.complete_frames::<false>(lane, ingress, &mut none);
             }
             Arrivals::Tagged(port) => {
-                let ingress = || FrameIngress { port, tags: TAG as u8, priority: 0 };
+                let ingress = || FrameIngress::tagged(port, TAG, 0);
                 self.complete_frames::<false>(lane, ingress, &mut none);
             }
             Arrivals::Listed(each, deferred) => {
@@ -95,7 +95,7 @@ impl Completion<'_> {
                 deferred.push(frame);
                 continue;
             }
-            let (port, tags) = (ingress.port, usize::from(ingress.tags));
+            let (port, tags) = (ingress.port, ingress.tags());
             let refused = if has_refusals { refusals.get(at) } else { None };
             let host = |task| match task {
                 HostTask::Options => !is_isolated && policer.take(PuntClass::Options),

@@ -49,10 +49,11 @@ impl Trunk<'_> {
             let DeviceSummary { group: of, has_vlans, has_priorities } =
                 self.ingresses.device(device);
             group = of;
-            ingress = FrameIngress { port: device, tags: ingress.tags + TAG as u8, priority: 0 };
+            ingress = FrameIngress::tagged(device, ingress.tags() + TAG, 0);
             if has_vlans || has_priorities {
                 let terms = self.ingresses.get(device.into());
-                ingress.priority = terms.priorities[usize::from(tag[2] >> 5)];
+                let priority = terms.priorities[usize::from(tag[2] >> 5)];
+                ingress = FrameIngress::tagged(device, ingress.tags(), priority);
                 (vlans, rest) = (&terms.vlans, inner);
             }
             if !has_vlans {
@@ -83,7 +84,7 @@ impl Trunk<'_> {
             && let Some((ingress, pattern)) = first.and_then(|frame| self.pattern(frame, group))
         {
             let is_alike = move |frame: &[u8]| pattern.matches(frame);
-            (alike, bytes) = match usize::from(ingress.tags) {
+            (alike, bytes) = match ingress.tags() {
                 0 => batch.parse_while::<0>(arena, frames, is_alike, mac, locals),
                 TAG => batch.parse_while::<TAG>(arena, frames, is_alike, mac, locals),
                 _ => batch.parse_while::<{ MAX_TAGS * TAG }>(arena, frames, is_alike, mac, locals),
@@ -108,7 +109,7 @@ impl Trunk<'_> {
             }
             count += 1;
             bytes += frame.len() as u64;
-            batch.push(parse_tagged(arena.bytes(frame), ingress.tags.into(), mac, locals));
+            batch.push(parse_tagged(arena.bytes(frame), ingress.tags(), mac, locals));
         }
         (count, bytes, alike)
     }
@@ -119,9 +120,9 @@ impl Trunk<'_> {
         let (ingress, of) = self.ingress(frame);
         let DeviceSummary { has_vlans, has_priorities, .. } = self.ingresses.device(ingress.port);
         let is_last = ingress.port != self.port && !has_vlans;
-        let mut pattern = TagPattern::of(frame, ingress.tags.into(), is_last)?;
+        let mut pattern = TagPattern::of(frame, ingress.tags(), is_last)?;
         if has_priorities {
-            pattern = pattern.with_priority(frame, ingress.tags.into())?;
+            pattern = pattern.with_priority(frame, ingress.tags())?;
         }
         (of == group).then_some((ingress, pattern))
     }

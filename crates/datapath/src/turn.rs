@@ -264,7 +264,7 @@ impl Turn<'_> {
             return self.drop(frame, punt.limited);
         }
         // The host receives it on the port below a VLAN device.
-        if !self.arena.grow_front(&mut frame, self.ingress.tags.into()) {
+        if !self.arena.grow_front(&mut frame, self.ingress.tags()) {
             return self.drop(frame, punt.refused);
         }
         let Some(lane) = self.lanes.get_mut(self.lane) else {
@@ -297,7 +297,7 @@ pub(super) fn stage(
     exit: &Exit,
     len: usize,
 ) -> Result<(), Frame> {
-    let tags = usize::from(ingress.tags);
+    let tags = ingress.tags();
     let Some(lane) = lanes.get_mut(exit.lane()) else {
         return stage_stacked(arena, lanes, adjacencies, frame, ingress, exit.adjacency(), len);
     };
@@ -318,7 +318,7 @@ fn stage_stacked(
     adjacency: &Adjacency,
     len: usize,
 ) -> Result<(), Frame> {
-    let tags = usize::from(ingress.tags);
+    let tags = ingress.tags();
     let Some(device) = adjacencies.stacked(adjacency.number()) else { return Err(frame) };
     let port = device.port(|| {
         flow(
@@ -331,7 +331,7 @@ fn stage_stacked(
         return Err(frame);
     }
     let (bytes, keeps) = (arena.bytes_mut(&frame), adjacencies.keeps_priority());
-    let priority = forwarding_priority(bytes, device.len(), ingress.priority, keeps);
+    let priority = forwarding_priority(bytes, device.len(), ingress.priority(), keeps);
     device.write(bytes, adjacency.macs(), priority);
     if device.queue() != 0
         && let Some(queueing) = &mut lane.queueing

@@ -461,10 +461,10 @@ impl<L: Lookup> Worker<L> {
             };
             let arrivals = match arrivals.first() {
                 None if trunk.is_none() => Arrivals::Untagged(number),
-                Some(&FrameIngress { port, tags, priority: 0 }) if alike == arrivals.len() => {
-                    match usize::from(tags) {
-                        0 => Arrivals::Untagged(port),
-                        TAG => Arrivals::Tagged(port),
+                Some(first) if alike == arrivals.len() && first.priority() == 0 => {
+                    match first.tags() {
+                        0 => Arrivals::Untagged(first.port),
+                        TAG => Arrivals::Tagged(first.port),
                         _ => Arrivals::Listed(arrivals, deferred),
                     }
                 }
@@ -490,7 +490,7 @@ fn untagged<'w>(
     frames: &'w [Frame],
     arrivals: &'w [FrameIngress],
 ) -> impl Iterator<Item = &'w [u8]> {
-    let tags = arrivals.iter().map(|arrival| usize::from(arrival.tags)).chain(repeat(0));
+    let tags = arrivals.iter().map(|arrival| arrival.tags()).chain(repeat(0));
     let packets = frames.iter().zip(tags).map(|(frame, tags)| arena.bytes(frame).get(tags..));
     packets.map(Option::unwrap_or_default)
 }
