@@ -163,6 +163,7 @@ fn random_damage_leaves_mirror_unchanged() {
 struct Order {
     links: Vec<u32>,
     routes: usize,
+    settings: usize,
 }
 
 impl Follower for Order {
@@ -182,7 +183,9 @@ impl Follower for Order {
         assert!(self.links.contains(&index));
     }
     fn rules(&mut self, _: &[Rule]) {}
-    fn settings(&mut self, _: u32, _: InterfaceSettings) {}
+    fn settings(&mut self, _: u32, _: InterfaceSettings) {
+        self.settings += 1;
+    }
 }
 
 impl Order {
@@ -212,14 +215,19 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Makes a message of this kind.
+fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+    let mut bytes = (16 + body.len() as u32).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes().into_iter().chain([0; 10]));
+    bytes.extend(body);
+    bytes
+}
+
 /// Makes an RTM_NEWLINK message of interface 7, and reads it.
 fn read_link(info: &[Vec<u8>]) -> Link {
     let body =
         [vec![0; 4], 7_u32.to_ne_bytes().to_vec(), vec![0; 8], attribute(18, &info.concat())];
-    let body = body.concat();
-    let mut bytes = (16 + body.len() as u32).to_ne_bytes().to_vec();
-    bytes.extend([16, 0].into_iter().chain([0; 10]));
-    bytes.extend(body);
+    let bytes = message(16, &body.concat());
     let message = Messages::new(&bytes).next().expect("a message").expect("it is complete");
     LinkView::parse(&message).expect("no damage").link()
 }
@@ -244,4 +252,39 @@ fn bond_has_a_mode_and_members_are_active_by_their_state_and_their_link() {
     }
     let without_state = [attribute(4, b"bond\0"), attribute(5, &[])];
     assert!(!read_link(&without_state).is_active_member);
+}
+
+/// The numbers are those of linux/if_link.h.
+#[test]
+fn vlan_device_has_the_priorities_of_packets_and_of_tags() {
+    let map = |pairs: &[[u32; 2]]| -> Vec<u8> {
+        let pair = |pair: &[u32; 2]| attribute(1, &pair.map(u32::to_ne_bytes).concat());
+        pairs.iter().flat_map(pair).collect()
+    };
+    let data = [
+        attribute(1, &30_u16.to_ne_bytes()),
+        attribute(3, &map(&[[6, 5], [77, 1]])),
+        // A tag has no priority 8.
+        attribute(4, &map(&[[3, 6], [8, 1], [7, 77]])),
+    ];
+    let link = read_link(&[attribute(1, b"vlan\0"), attribute(2, &data.concat())]);
+    let vlan = link.vlan.expect("a VLAN device");
+    assert_eq!((vlan.protocol, vlan.id), (0x8100, 30));
+    assert_eq!(vlan.egress_priorities, [(6, 5), (77, 1)]);
+    assert_eq!(vlan.ingress_priorities, [0, 0, 0, 6, 0, 0, 0, 77]);
+}
+
+/// The numbers are those of linux/netconf.h: an index, and `rp_filter`.
+#[test]
+fn settings_without_an_index_are_of_no_interface() {
+    for index in [None, Some(0_u32), Some(7)] {
+        let index_of = index.map(|index| attribute(1, &index.to_ne_bytes())).unwrap_or_default();
+        let body = [vec![2, 0, 0, 0], index_of, attribute(3, &2_u32.to_ne_bytes())];
+        let (mut mirror, mut order) = (Mirror::new(), Order::default());
+        for message in Messages::new(&message(80, &body.concat())) {
+            mirror.apply(&message.unwrap(), &mut order).unwrap();
+        }
+        let expected = usize::from(index == Some(7));
+        assert_eq!((order.settings, mirror.settings().len()), (expected, expected), "{index:?}");
+    }
 }

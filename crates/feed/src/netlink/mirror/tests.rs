@@ -1,21 +1,11 @@
-//! Tests of internal state, where lists and paths are released when they are no longer used, and of messages that
-//! the golden files lack.
-
-use std::net::IpAddr;
-
-use fib::Prefix;
+//! Tests of internal state: lists and paths are released when they are no longer used.
 
 use super::{Mirror, Rib};
 use crate::netlink::follower::NullFollower;
 use crate::netlink::message::Messages;
 use crate::netlink::uapi::{
-    AF_INET, AF_INET6, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINKINFO,
-    IFLA_VLAN_EGRESS_QOS, IFLA_VLAN_ID, IFLA_VLAN_INGRESS_QOS, IFLA_VLAN_QOS_MAPPING,
-    NETCONFA_IFINDEX, NETCONFA_RP_FILTER, NLM_F_APPEND, NLM_F_REPLACE, RTA_DST, RTA_GATEWAY,
-    RTA_OIF, RTA_PRIORITY, RTM_DELROUTE, RTM_NEWLINK, RTM_NEWNETCONF, RTM_NEWROUTE, RTN_UNICAST,
-};
-use crate::netlink::{
-    AddressChange, AddressView, Follower, InterfaceSettings, Link, Neighbor, RouteInfo, Rule,
+    AF_INET, AF_INET6, NLM_F_APPEND, NLM_F_REPLACE, RTA_DST, RTA_GATEWAY, RTA_OIF, RTA_PRIORITY,
+    RTM_DELROUTE, RTM_NEWROUTE, RTN_UNICAST,
 };
 
 fn attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
@@ -35,11 +25,6 @@ fn route(kind: u16, flags: u16, v6: bool, prefix: u8, metric: u32, gateway: u8) 
     attribute(&mut bytes, RTA_PRIORITY, &metric.to_ne_bytes());
     attribute(&mut bytes, RTA_GATEWAY, &address(gateway));
     attribute(&mut bytes, RTA_OIF, &u32::from(gateway % 3 + 1).to_ne_bytes());
-    with_head(bytes, kind, flags)
-}
-
-/// Writes the header of a message, which has its place.
-fn with_head(mut bytes: Vec<u8>, kind: u16, flags: u16) -> Vec<u8> {
     let length = bytes.len() as u32;
     bytes[..4].copy_from_slice(&length.to_ne_bytes());
     bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -103,72 +88,4 @@ fn unused_lists_and_paths_are_released() {
     check(&mirror);
     assert!(mirror.tables().is_empty(), "{mirror:?}");
     assert_eq!((mirror.lists.len(), mirror.lists.paths.len()), (0, 0));
-}
-
-#[test]
-fn priorities_of_a_vlan_device_are_read() {
-    let nested = |parts: &[(u16, &[u8])]| {
-        let mut bytes = Vec::new();
-        parts.iter().for_each(|(kind, value)| {
-            attribute(&mut bytes, *kind, value);
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-        });
-        bytes
-    };
-    let map = |pairs: &[(u32, u32)]| {
-        let bytes: Vec<_> = pairs
-            .iter()
-            .map(|(from, to)| [from.to_ne_bytes(), to.to_ne_bytes()].concat())
-            .collect();
-        nested(&bytes.iter().map(|pair| (IFLA_VLAN_QOS_MAPPING, &pair[..])).collect::<Vec<_>>())
-    };
-    let data = nested(&[
-        (IFLA_VLAN_ID, &30_u16.to_ne_bytes()),
-        (IFLA_VLAN_EGRESS_QOS, &map(&[(6, 5), (77, 1)])),
-        // The kernel has no priority 8 of a tag.
-        (IFLA_VLAN_INGRESS_QOS, &map(&[(3, 6), (8, 1), (7, 77)])),
-    ]);
-    let info = nested(&[(IFLA_INFO_KIND, b"vlan\0"), (IFLA_INFO_DATA, &data)]);
-    let mut bytes = vec![0; 32];
-    bytes[20] = 9;
-    bytes.extend(nested(&[(IFLA_IFNAME, b"inner\0"), (IFLA_LINKINFO, &info)]));
-    let mut mirror = Mirror::new();
-    apply(&mut mirror, &with_head(bytes, RTM_NEWLINK, 0));
-    let vlan = mirror.links()[&9].vlan.clone().unwrap();
-    assert_eq!((vlan.protocol, vlan.id), (0x8100, 30));
-    assert_eq!(vlan.egress_priorities, [(6, 5), (77, 1)]);
-    assert_eq!(vlan.ingress_priorities, [0, 0, 0, 6, 0, 0, 0, 77]);
-}
-
-#[test]
-fn settings_without_an_index_are_of_no_interface() {
-    for index in [None, Some(0), Some(7)] {
-        let mut bytes = [vec![0; 16], vec![AF_INET, 0, 0, 0]].concat();
-        if let Some(index) = index {
-            attribute(&mut bytes, NETCONFA_IFINDEX, &i32::to_ne_bytes(index));
-        }
-        attribute(&mut bytes, NETCONFA_RP_FILTER, &2_u32.to_ne_bytes());
-        let (mut mirror, mut changes) = (Mirror::new(), Settings::default());
-        for message in Messages::new(&with_head(bytes, RTM_NEWNETCONF, 0)) {
-            mirror.apply(&message.unwrap(), &mut changes).unwrap();
-        }
-        let expected = usize::from(index == Some(7));
-        assert_eq!((changes.0, mirror.settings().len()), (expected, expected), "{index:?}");
-    }
-}
-
-/// Counts the reports of settings.
-#[derive(Default)]
-struct Settings(usize);
-
-impl Follower for Settings {
-    fn route_v4(&mut self, _: u32, _: Prefix<u32>, _: Option<&RouteInfo>) {}
-    fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {}
-    fn link(&mut self, _: u32, _: Option<&Link>) {}
-    fn address(&mut self, _: &AddressView, _: AddressChange) {}
-    fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
-    fn rules(&mut self, _: &[Rule]) {}
-    fn settings(&mut self, _: u32, _: InterfaceSettings) {
-        self.0 += 1;
-    }
 }
