@@ -113,8 +113,8 @@ impl Ingress {
 pub(super) struct FrameIngress {
     /// The number of its port, which is a VLAN device's if the frame has its tags.
     pub(super) port: u16,
-    /// The length of those tags, and the priority that Linux gives its packet on arrival (`vlan.rs`): one
-    /// field beside the other of its size, since a list of three is filled more slowly.
+    /// The length of those tags in the low byte, the priority that Linux gives its packet on arrival
+    /// (`vlan.rs`) in the high one. As two fields they made the list of a batch slower to fill.
     front: u16,
 }
 

@@ -609,5 +609,17 @@ fn sysctls_change_the_flow_hash_and_not_its_seed() {
         let after = hash_of([FlowKey::LAYER_3, FlowKey::custom(0x30)]);
         let expect = FlowHash { v4: FlowKey::LAYER_3, v6: FlowKey::custom(0x30), ..before };
         assert_eq!(after, expect);
+        // A setting of the priorities alone is published, too.
+        let settings = |keeps_priority| Sysctls {
+            icmp_limits: IcmpLimits::DEFAULT,
+            answers_from_inbound: false,
+            keeps_priority,
+            flow_keys: [after.v4, after.v6],
+        };
+        for keeps_priority in [true, false] {
+            rig.plane.set_sysctls(&settings(keeps_priority));
+            rig.commit();
+            assert!(!rig.adjacencies.current().clone().set_keeps_priority(keeps_priority));
+        }
     }
 }

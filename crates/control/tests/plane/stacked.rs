@@ -122,6 +122,8 @@ fn vlan_device_is_a_port_of_its_own() {
         assert_eq!(*terms.get(0).vlans, table(0, 100));
         assert_eq!(*terms.get(first).vlans, table(1, 7));
         assert!(terms.get(1).vlans.is_empty());
+        assert_eq!(terms.get(first).priorities, [0, 15, 0, 0, 0, 0, 4, 0]);
+        assert_eq!((terms.get(0).priorities, terms.get(first + 1).priorities), ([0; 8], [0; 8]));
         assert_eq!(terms.get(first + 1).mac, Some(mac(0x33)));
         assert_eq!(*terms.get(first + 1).secondary_macs, [mac(0x11)], "frames to both");
         assert_eq!(
