@@ -232,6 +232,16 @@ mod tests {
     }
 
     #[test]
+    fn times_and_rates_are_read_as_they_were_written() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..1000 {
+            let time = 1.8e9 + 1e8 * random.f64();
+            let written = HistoryFile::of(&recorded(time));
+            assert_eq!(HistoryFile::from_bytes(&written.to_bytes().unwrap()).unwrap(), written);
+        }
+    }
+
+    #[test]
     fn attack_continues_after_a_restart() {
         let folder = folder("restart");
         let path = folder.join("history");
