@@ -1,7 +1,7 @@
 """Sends packets that a router punts, and checks the kernel's answers; runs in the namespace source.
 
     punts_packets.py answers MTU       packets that are too long for the next link, and packets without a route
-    punts_packets.py redirects         packets whose next hop is on the link that they arrive on
+    punts_packets.py redirects NAMESPACE   packets whose next hop is on the link that they arrive on
     punts_packets.py silent ADDRESS    packets without any answer
 """
 
@@ -11,6 +11,8 @@ import time
 from scapy.all import AsyncSniffer, Ether, conf, raw, sendp
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.inet6 import ICMPv6DestUnreach, ICMPv6ND_Redirect, ICMPv6PacketTooBig, IPv6
+
+from netns import Tap
 
 OURS, ROUTERS = "02:00:00:00:01:02", "02:00:00:00:01:01"
 conf.verb = 0
@@ -70,7 +72,7 @@ def answers(mtu):
     print("   packets without a route are answered as unreachable")
 
 
-def redirects():
+def redirects(namespace):
     packet = IP(src="10.0.0.2", dst="13.0.0.1") / UDP(sport=1, dport=9) / b"shorter"
     got = answer(packet, ROUTERS, lambda frame: ICMP in frame and frame[ICMP].type == 5)
     if not got or (got[IP].src, got[ICMP].gw) != ("10.0.0.1", "10.0.0.3") or not quotes(got, ICMP, packet):
@@ -81,19 +83,18 @@ def redirects():
         fail(f"IPv6 Redirect: {got!r}")
     print("   Redirects name the shorter way")
     # Each packet arrives once, whether the kernel forwards it or the router.
-    sniffer = AsyncSniffer(iface="s0", store=True, lfilter=lambda frame: frame[Ether].src == ROUTERS
-                           and UDP in frame and frame[UDP].dport == 77 and ICMP not in frame)
-    sniffer.start()
-    while not getattr(sniffer, "stop_cb", None):
-        time.sleep(0.01)
+    tap = Tap(namespace, "s0")
     sendp([Ether(src=OURS, dst=ROUTERS) / IP(src="10.0.0.2", dst="13.0.0.1", id=n) / UDP(sport=1, dport=77)
            for n in range(1, 301)], iface="s0")
-    until = time.time() + 5
-    while len(sniffer.results or []) < 300 and time.time() < until:
+    returned, until = [], time.time() + 5
+    while len(returned) < 300 and time.time() < until:
         time.sleep(0.1)
-    sniffer.stop()
-    ids = sorted(frame[IP].id for frame in sniffer.results)
-    if ids != list(range(1, 301)) or {frame[IP].ttl for frame in sniffer.results} != {63}:
+        tap.take()
+        frames = map(Ether, tap.seen)
+        returned = [frame[IP] for frame in frames if frame.src == ROUTERS and UDP in frame and frame[UDP].dport == 77
+                    and ICMP not in frame]
+    ids = sorted(packet.id for packet in returned)
+    if ids != list(range(1, 301)) or {packet.ttl for packet in returned} != {63}:
         fail(f"{len(ids)} packets of 300 arrived, {len(set(ids))} of them once")
     print("   every packet is forwarded once, with one hop less")
 
@@ -104,5 +105,5 @@ def silent(address):
 
 
 if __name__ == "__main__":
-    {"answers": lambda: answers(int(sys.argv[2])), "redirects": redirects,
+    {"answers": lambda: answers(int(sys.argv[2])), "redirects": lambda: redirects(sys.argv[2]),
      "silent": lambda: silent(sys.argv[2])}[sys.argv[1]]()

@@ -75,7 +75,7 @@ s.sendto(bytes(1472), ("11.0.0.1", 5002))'
     wait "$server" || fail "the datagram does not arrive"
     [ "$(cat "$work/datagram")" = 1472 ] && [ "$(show -j counters | json 'print(d[0].get("fragmented", 0))')" = 1 ] || fail "it was not fragmented"
     echo "   packets without Don't Fragment are fragmented"
-    within source "$python" "$here/smoke/punts_packets.py" redirects || fail "redirects"
+    within source "$python" "$here/smoke/punts_packets.py" redirects "${prefix}source" || fail "redirects"
     for how in "-4 -I 11.0.0.1" "-4 11.0.0.1" "-6 -I 2001:db8::1" "-6 2001:db8::1"; do
         read -r -a words <<<"$how"
         within source traceroute -n -q 1 -w 3 -m 4 "${words[@]}" >"$work/trace.log" 2>&1

@@ -129,14 +129,28 @@ wait_for 20 all_granted || fail "not all are granted: one $(granted one), two $(
 silence() {
     local until
     until=$(monotonic)
-    "$python" "$heartbeat" gaps "$work/received" "$1" "$until" 16 |
-        json "assert d[-1] < 5, f'$2: {d} s without packets'; print(f'   $2: at most {d[-1]:.2f} s of silence')"
+    "$python" "$heartbeat" gaps "$work/received" "$1" "$until" 16 >"$work/gaps"
+    json "print(f'   $2: at most {d[-1]:.2f} s of silence'); exit(d[-1] >= 5)" <"$work/gaps" && return
+    echo "begin $1, gate one gone $gone, end $until" >"$work/state.log"
+    {
+        for name in one two; do
+            "$program" show counters --socket "$work/$name.sock" || true
+            "$program" show flows --socket "$work/$name.sock" || true
+        done
+        "$program" show counters --socket "$work/grantor.sock" || true
+        for name in up one two inside grantor; do
+            within "$name" ip neigh
+            within "$name" ip route
+        done
+    } >>"$work/state.log" 2>&1
+    fail "$2: $(cat "$work/gaps") s without packets"
 }
 
 sleep 1
 begin=$(monotonic)
 kill -KILL "$gate_one"
 wait "$gate_one" 2>/dev/null || true
+gone=$(monotonic)
 guard one
 sleep 2
 silence "$begin" "a gate killed and started again"
