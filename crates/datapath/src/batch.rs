@@ -27,7 +27,7 @@ use port::{Arena, Frame};
 use wire::ethernet;
 
 use super::hold::HELD;
-use super::parse::{parse_tagged, source_v4, source_v6};
+use super::parse::{ParseSink, parse_tagged, source_v4, source_v6};
 use super::want::{Key, WantSender};
 use super::{Locals, Lookup, Parsed, Verdict};
 
@@ -139,6 +139,27 @@ impl Default for Batch {
     }
 }
 
+impl ParseSink for Batch {
+    #[inline(always)]
+    fn put_v4(&mut self, dst: u32) {
+        if self.put(Kind::V4) {
+            self.v4.push(dst);
+        }
+    }
+
+    #[inline(always)]
+    fn put_v6(&mut self, dst: u128) {
+        if self.put(Kind::V6) {
+            self.v6.push(dst);
+        }
+    }
+
+    #[inline(always)]
+    fn put_done(&mut self, verdict: Verdict) {
+        self.put(Kind::Done(verdict));
+    }
+}
+
 impl Batch {
     /// Makes an empty batch.
     pub fn new() -> Self {
@@ -202,7 +223,7 @@ impl Batch {
             }
             count += 1;
             bytes += frame.len() as u64;
-            self.push(parse_tagged(frame, TAGS, mac, locals));
+            parse_tagged(frame, TAGS, mac, locals, self);
         }
         (count, bytes)
     }
@@ -211,28 +232,26 @@ impl Batch {
     /// than [`SIZE`] frames.
     #[inline(always)]
     pub fn push(&mut self, parsed: Parsed) {
-        let Some(slot) = self.kinds.get_mut(self.count) else { return };
+        match parsed {
+            Parsed::V4(key) => self.put_v4(key),
+            Parsed::V6(key) => self.put_v6(key),
+            Parsed::Done(verdict) => self.put_done(verdict),
+        }
+    }
+
+    /// Appends the kind of a frame, and returns whether there was room.
+    #[inline(always)]
+    fn put(&mut self, kind: Kind) -> bool {
+        let Some(slot) = self.kinds.get_mut(self.count) else { return false };
+        *slot = kind;
         self.count += 1;
-        *slot = match parsed {
-            Parsed::V4(key) => {
-                self.v4.push(key);
-                Kind::V4
-            }
-            Parsed::V6(key) => {
-                self.v6.push(key);
-                Kind::V6
-            }
-            Parsed::Done(verdict) => Kind::Done(verdict),
-        };
+        true
     }
 
     /// Appends a frame that is in a later batch.
     #[inline(always)]
     pub(super) fn defer(&mut self) {
-        if let Some(slot) = self.kinds.get_mut(self.count) {
-            *slot = Kind::Deferred;
-            self.count += 1;
-        }
+        self.put(Kind::Deferred);
     }
 
     /// Ends the list of frames: keys that are added from now on are sources.

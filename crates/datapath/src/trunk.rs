@@ -109,7 +109,7 @@ impl Trunk<'_> {
             }
             count += 1;
             bytes += frame.len() as u64;
-            batch.push(parse_tagged(arena.bytes(frame), ingress.tags(), mac, locals));
+            parse_tagged(arena.bytes(frame), ingress.tags(), mac, locals, batch);
         }
         (count, bytes, alike)
     }
