@@ -215,12 +215,22 @@ mod tests {
             feed.revert(count).unwrap();
             assert!(is_initial(&feed));
         }
+        // A busy machine may leave no time for a change: then the next run is longer.
+        let mut times = (0..10).map(|n| Duration::from_millis(20 << n));
+        let runs_on = |time| {
+            let made = feed.run_for(time, Load::Flood { batch: 64 }, || {}).unwrap();
+            assert!(is_initial(&feed));
+            made > 64
+        };
+        assert!(times.clone().any(runs_on), "not two batches in 10 s");
+        let makes_one = |time: Duration| {
+            let made = feed.run_for(time, Load::Paced(1000.0), || {}).unwrap();
+            assert!(is_initial(&feed));
+            assert!(made as u128 <= time.as_millis(), "{made} changes in {time:?}");
+            made > 0
+        };
+        assert!(times.any(makes_one), "not one change in 10 s");
         let time = Duration::from_millis(20);
-        assert!(feed.run_for(time, Load::Flood { batch: 64 }, || {}).unwrap() > 64);
-        assert!(is_initial(&feed));
-        let paced = feed.run_for(time, Load::Paced(1000.0), || {}).unwrap();
-        assert!((1..=22).contains(&paced), "{paced}");
-        assert!(is_initial(&feed));
         assert_eq!(feed.run_for(time, Load::None, || {}).unwrap(), 0);
     }
 
