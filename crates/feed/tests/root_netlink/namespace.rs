@@ -173,7 +173,7 @@ pub(crate) fn check_against_ip(kernel: &mut Kernel, recorded: &mut RecordedState
             break;
         }
         let text = wrong.join("\n  ");
-        assert!(begun.elapsed() < Duration::from_secs(20), "after `{step}`:\n  {text}");
+        assert!(begun.elapsed() < Duration::from_secs(4), "after `{step}`:\n  {text}");
         std::thread::sleep(Duration::from_millis(50));
     }
     let mirror = kernel.mirror();
