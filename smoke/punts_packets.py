@@ -1,8 +1,8 @@
 """Sends packets that a router punts, and checks the kernel's answers; runs in the namespace source.
 
-    punts_packets.py answers MTU       packets that are too long for the next link, and packets without a route
-    punts_packets.py redirects NAMESPACE   packets whose next hop is on the link that they arrive on
-    punts_packets.py silent ADDRESS    packets without any answer
+    punts_packets.py answers MTU            packets that are too long for the next link, and packets without a route
+    punts_packets.py redirects NAMESPACE    packets whose next hop is on the link that they arrive on
+    punts_packets.py silent ADDRESS         packets without any answer
 """
 
 import sys
