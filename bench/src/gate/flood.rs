@@ -14,6 +14,9 @@ pub(super) const FRAME: usize = 60;
 /// Where in the frame the checksum and the source are.
 const CHECKSUM: usize = ethernet::LEN + 10;
 const SOURCE: usize = ethernet::LEN + 12;
+/// The ends of the gate's tunnels: its grantor and itself.
+pub(super) const GRANTOR: u32 = 0xac10_0001;
+pub(super) const BACK: u32 = 0xac10_00fe;
 
 /// Makes the frame of a packet from `src` to the protected network.
 pub(super) fn frame(mac: [u8; 6], src: u32) -> Result<[u8; FRAME], wire::BadHeader> {
@@ -27,9 +30,14 @@ pub(super) fn frame(mac: [u8; 6], src: u32) -> Result<[u8; FRAME], wire::BadHead
     Ok(frame)
 }
 
-/// Returns whether a router accepts packets from this address.
-pub(super) fn is_unicast(src: u32) -> bool {
-    !matches!(src >> 24, 0 | 127 | 224..) && src >> 16 != 0xa9fe
+/// Returns whether a gate accepts packets from this address: one that a router forwards, and neither in the
+/// protected network nor an end of its tunnels: such packets are forged at the front.
+pub(super) fn is_accepted(src: u32) -> bool {
+    !matches!(src >> 24, 0 | 127 | 224..)
+        && src >> 16 != 0xa9fe
+        && src >> 8 != PROTECTED >> 8
+        && src != GRANTOR
+        && src != BACK
 }
 
 /// Receives packets as long as there are any left, and sends none.
@@ -57,11 +65,11 @@ impl Flood {
         Ok((port, left))
     }
 
-    /// Returns the next source that a router takes packets from.
+    /// Returns the next source that the gate accepts packets from.
     fn next(&mut self) -> u32 {
         loop {
             let number = self.numbers.draw();
-            if is_unicast(source(number)) {
+            if is_accepted(source(number)) {
                 return source(number);
             }
         }

@@ -34,7 +34,7 @@ use wire::{ethernet, ipv4};
 
 use super::Args;
 use super::course::{BATCH, Course, GAP, PROTECTED, Variant, source};
-use super::flood::{self, FRAME, is_unicast};
+use super::flood::{self, FRAME, is_accepted};
 use crate::clock::{Clock, Summary, hertz};
 use crate::record::Figure;
 
@@ -120,7 +120,7 @@ fn measure(entries: usize, parts: usize) -> anyhow::Result<Vec<Stage>> {
     };
 
     // The last of all numbers: none of those that fill the table.
-    let sources = (0..u32::MAX).rev().map(source).filter(|&src| is_unicast(src)).take(PACKETS);
+    let sources = (0..u32::MAX).rev().map(source).filter(|&src| is_accepted(src)).take(PACKETS);
     let sources: Vec<u32> = sources.collect();
     let new: Vec<Flow> = sources.iter().map(|&src| Flow::v4(src, PROTECTED)).collect();
     let mut frames: Vec<_> = sources.into_iter().map(behind).collect::<Result<_, _>>()?;

@@ -18,6 +18,7 @@
 //! Before the measurement every packet sent is decapsulated and checked; afterwards the worker's
 //! counters are compared with the packets received, and the gate's with the worker's.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ use wire::{ethernet, ipv4};
 
 use super::Args;
 use super::course::{PROTECTED, source};
-use super::flood::Flood;
+use super::flood::{BACK, Flood, GRANTOR};
 use crate::clock::{Clock, Summary, hertz};
 use crate::record::Figure;
 
@@ -56,8 +57,6 @@ const PACKETS: u64 = 1 << 19;
 const LOOKED_AT: u64 = 1 << 16;
 const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
 const NEXT: [u8; 6] = [2, 0, 0, 0, 9, 1];
-const GRANTOR: u32 = 0xac10_0001;
-const BACK: u32 = 0xac10_00fe;
 
 /// A case: what comes, and how wide the protected link is.
 #[derive(Clone, Copy)]
@@ -354,12 +353,13 @@ fn config(case: Case, entries: usize) -> anyhow::Result<Config> {
         enabled = {enabled}
         [[grantors]]
         name = "site"
-        members = [{{ address = "172.16.0.1" }}]
+        members = [{{ address = "{grantor}" }}]
         [[policy]]
         prefix = "192.0.2.0/24"
         grantors = "site"
         "#,
-        bandwidth = case.bandwidth
+        bandwidth = case.bandwidth,
+        grantor = Ipv4Addr::from(GRANTOR),
     );
     Config::parse(&text, Path::new("bench.toml")).map_err(|error| anyhow::anyhow!("{error}"))
 }
