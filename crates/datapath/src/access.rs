@@ -380,7 +380,7 @@ fn select_outbound(
 }
 
 /// Returns whether a packet exceeds the MTU of its link, and is not to be fragmented.
-fn is_too_big(frame: &[u8], adjacency: &Adjacency) -> bool {
+fn is_too_big(frame: &[u8], adjacency: Adjacency) -> bool {
     let len = frame.len().saturating_sub(ethernet::LEN);
     adjacency.port().is_ok() && len > usize::from(adjacency.mtu()) && {
         let packet = frame.get(ethernet::LEN..).unwrap_or_default();

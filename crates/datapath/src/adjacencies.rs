@@ -80,7 +80,7 @@ impl Adjacencies {
     pub fn set_stacked(&mut self, stacked: Arc<[Option<StackedDevice>]>) {
         self.stacked = stacked;
         for exit in &mut self.by_hop {
-            *exit = Exit::new(*exit.adjacency(), &self.stacked);
+            *exit = Exit::new(exit.adjacency(), &self.stacked);
         }
     }
 
@@ -142,7 +142,7 @@ impl Adjacencies {
     /// Returns the adjacency of `hop` for a packet: for a group, that of the member for the
     /// packet's flow. `flow` is called only for a group.
     #[inline(always)]
-    pub fn resolve(&self, hop: Hop, flow: impl FnOnce(&FlowHash) -> u64) -> &Adjacency {
+    pub fn resolve(&self, hop: Hop, flow: impl FnOnce(&FlowHash) -> u64) -> Adjacency {
         self.exit(hop, flow).adjacency()
     }
 
@@ -160,7 +160,7 @@ impl Adjacencies {
 
     /// Returns the adjacency of `hop` itself: for a group a placeholder without a port.
     #[inline(always)]
-    pub fn get(&self, hop: Hop) -> &Adjacency {
+    pub fn get(&self, hop: Hop) -> Adjacency {
         self.get_exit(hop).adjacency()
     }
 

@@ -88,6 +88,13 @@ impl Adjacency {
         Self { macs: [a, b, c, d, e, f, g, h, i, j, k, l], port, mtu }
     }
 
+    /// Makes the adjacency whose parts [`macs`](Self::macs), [`number`](Self::number) and [`mtu`](Self::mtu)
+    /// returned.
+    #[inline(always)]
+    pub(super) fn from_parts(macs: [u8; 12], number: u16, mtu: u16) -> Self {
+        Self { macs, port: number, mtu }
+    }
+
     /// Returns the adjacency for packets of at most `mtu` bytes: that of a route with an MTU of its own, where
     /// the link carries longer packets.
     #[must_use]
@@ -149,19 +156,19 @@ impl Adjacency {
 
     /// Returns the port's number; a number from [`MOST_PORTS`](Self::MOST_PORTS) on is no port.
     #[inline(always)]
-    pub(super) fn number(&self) -> u16 {
+    pub(super) const fn number(&self) -> u16 {
         self.port
     }
 
     /// Returns both MACs in the order of a frame.
     #[inline(always)]
-    pub(super) fn macs(&self) -> [u8; 12] {
+    pub(super) const fn macs(&self) -> [u8; 12] {
         self.macs
     }
 
     /// Returns the longest packet that the link carries, in bytes.
     #[inline(always)]
-    pub fn mtu(&self) -> u16 {
+    pub const fn mtu(&self) -> u16 {
         self.mtu
     }
 }

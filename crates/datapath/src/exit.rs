@@ -18,8 +18,12 @@ use super::{Adjacency, FIRST_STACKED, StackedDevice};
 /// An adjacency and the common part of its frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {
-    adjacency: Adjacency,
-    tag: [u8; TAG],
+    /// The MAC addresses and the tag, as in a frame; zeros in place of a tag that there is not. One copy
+    /// writes both.
+    front: [u8; MACS + TAG],
+    /// [`Adjacency::number`] and [`Adjacency::mtu`].
+    number: u16,
+    mtu: u16,
     /// The number of the lane; [`Self::NO_LANE`] if a stacked device chooses it for each packet, or if
     /// there is none.
     lane: u16,
@@ -32,26 +36,38 @@ impl Exit {
     const NO_LANE: u16 = u16::MAX;
 
     /// The exit of a hop without a route.
-    pub(super) const NONE: Self =
-        Self { adjacency: Adjacency::NONE, tag: [0; TAG], lane: Self::NO_LANE, tags: 0 };
+    pub(super) const NONE: Self = Self::without_lane(Adjacency::NONE);
+
+    /// Makes the exit of an adjacency without a lane.
+    const fn without_lane(adjacency: Adjacency) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = adjacency.macs();
+        let front = [a, b, c, d, e, f, g, h, i, j, k, l, 0, 0, 0, 0];
+        let (number, mtu) = (adjacency.number(), adjacency.mtu());
+        Self { front, number, mtu, lane: Self::NO_LANE, tags: 0 }
+    }
 
     /// Makes the exit of an adjacency, among these stacked devices.
     pub(super) fn new(adjacency: Adjacency, stacked: &[Option<StackedDevice>]) -> Self {
-        let none = Self { adjacency, ..Self::NONE };
+        let none = Self::without_lane(adjacency);
         let Ok(port) = adjacency.port() else { return none };
         let Some(at) = port.checked_sub(FIRST_STACKED) else { return Self { lane: port, ..none } };
         let device = stacked.get(usize::from(at)).and_then(Option::as_ref);
         match device.and_then(StackedDevice::fixed) {
             Some((lane, None)) => Self { lane, ..none },
-            Some((lane, Some(tag))) => Self { lane, tag, tags: TAG as u16, ..none },
+            Some((lane, Some(tag))) => {
+                let mut exit = Self { lane, tags: TAG as u16, ..none };
+                exit.front[MACS..].copy_from_slice(&tag);
+                exit
+            }
             None => none,
         }
     }
 
     /// Returns the adjacency.
     #[inline(always)]
-    pub(super) fn adjacency(&self) -> &Adjacency {
-        &self.adjacency
+    pub(super) fn adjacency(&self) -> Adjacency {
+        let [macs @ .., _, _, _, _] = self.front;
+        Adjacency::from_parts(macs, self.number, self.mtu)
     }
 
     /// Returns the number of the lane, or one that no worker has.
@@ -73,13 +89,12 @@ impl Exit {
         if tags != self.tags() {
             return;
         }
-        if let Some((macs, rest)) = front.split_first_chunk_mut::<MACS>() {
-            *macs = self.adjacency.macs();
-            if tags != 0
-                && let Some(tag) = rest.first_chunk_mut()
-            {
-                *tag = self.tag;
+        if tags == 0 {
+            if let Some(macs) = front.first_chunk_mut() {
+                *macs = self.adjacency().macs();
             }
+        } else if let Some(front) = front.first_chunk_mut() {
+            *front = self.front;
         }
     }
 

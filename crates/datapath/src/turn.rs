@@ -315,7 +315,7 @@ fn stage_stacked(
     adjacencies: &Adjacencies,
     mut frame: Frame,
     ingress: FrameIngress,
-    adjacency: &Adjacency,
+    adjacency: Adjacency,
     len: usize,
 ) -> Result<(), Frame> {
     let tags = ingress.tags();

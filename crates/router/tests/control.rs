@@ -163,7 +163,7 @@ fn labels_lead_where_the_configuration_says() {
     let of = |plane: &Plane, address: &str| {
         let address: Ipv4Addr = address.parse().unwrap();
         let hop = plane.table(config::MAIN).unwrap().v4.lookup(address.into());
-        *plane.current_adjacencies().get(hop)
+        plane.current_adjacencies().get(hop)
     };
     let to_a = Adjacency::new(0, [2, 0, 0, 0, 0, 10], links[0].0, 1500);
     assert_eq!(

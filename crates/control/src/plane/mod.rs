@@ -506,7 +506,7 @@ impl Plane {
             let before = self.adjacencies.group(hop);
             changed |= match &resolution {
                 Resolution::Single(adjacency) => {
-                    before.is_some() || self.adjacencies.get(hop) != adjacency
+                    before.is_some() || self.adjacencies.get(hop) != *adjacency
                 }
                 Resolution::Group(group) => before.is_none_or(|before| **before != *group),
             };

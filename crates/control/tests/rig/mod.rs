@@ -119,7 +119,7 @@ impl Rig {
             IpAddr::V6(v6) => self.tables.lookup_v6(table, &[v6.into()], &mut hop),
         }
         let adjacencies = self.adjacencies.current();
-        (hop[0], *adjacencies.resolve(hop[0], |_| flow))
+        (hop[0], adjacencies.resolve(hop[0], |_| flow))
     }
 
     /// Returns the same in short: the port and the last byte of the MAC, or the verdict.

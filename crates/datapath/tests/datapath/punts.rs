@@ -99,7 +99,7 @@ fn packet_that_leaves_where_it_came_is_the_hosts_while_redirects_last() {
     // The other family, by a route to a gateway behind port 0.
     rig.worker.tick();
     let mut there = rig.adjacencies.current().clone();
-    let to = *there.get(crate::rig::hop(crate::reference::RouteTarget::To(2)));
+    let to = there.get(crate::rig::hop(crate::reference::RouteTarget::To(2)));
     there.set(crate::rig::hop(crate::reference::RouteTarget::To(0)), to);
     rig.adjacencies.publish(Box::new(there));
     six[14 + 24..14 + 40].copy_from_slice(&(0x2001_0db8u128 << 96 | 0x64).to_be_bytes());
