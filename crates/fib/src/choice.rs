@@ -101,7 +101,7 @@ impl Reach {
 const NAMED: &[(&str, Choice, Reach)] = &[
     ("linear", Choice::Linear, Reach::Every),
     ("rank", Choice::Rank, Reach::Narrow),
-    ("flat", Choice::Flat, Reach::Narrow),
+    ("flat", Choice::Flat, Reach::All),
     ("pbf", Choice::Pbf, Reach::All),
     ("rank6", Choice::Rank6, Reach::Wide),
     ("sail6", Choice::Sail6, Reach::Wide),

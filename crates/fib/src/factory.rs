@@ -239,6 +239,7 @@ fn any<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<
                 blocks(rib, RangesBuilder::<A, u32>::with_table, threads)
             })
         }
+        Choice::Flat => chunked::<A, Plain>(rib, threads),
         Choice::Poptrie(bits) => {
             either(blocks(rib, || PoptrieBuilder::<A, u16>::new(bits), threads), || {
                 blocks(rib, || PoptrieBuilder::<A, u32>::new(bits), threads)
@@ -276,7 +277,6 @@ fn narrow<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Opti
         }),
         Choice::Lulea => lulea(rib, threads),
         Choice::Rank => chunked::<A, Ranked>(rib, threads),
-        Choice::Flat => chunked::<A, Plain>(rib, threads),
         Choice::SailB => either(routes(rib, sail::SailBBuilder::<A, u16>::new()), || {
             routes(rib, sail::SailBBuilder::<A, u32>::new())
         }),

@@ -354,7 +354,7 @@ fn format_is_unchanged() {
         Image::read(&bytes).unwrap().digest()
     }
     let four = ["rank", "flat", "D20R", "D16X4R", "poptrie", "dir24_8"].map(digest::<u32>);
-    let six = ["rank6", "D16X8R/64", "D16X8R", "poptrie"].map(digest::<u128>);
+    let six = ["rank6", "D16X8R/64", "D16X8R", "poptrie", "flat"].map(digest::<u128>);
     assert_eq!(
         four,
         [
@@ -368,7 +368,13 @@ fn format_is_unchanged() {
     );
     assert_eq!(
         six,
-        [7928611225873154482, 13579636617102196852, 15903724523950548881, 11699369141606663977]
+        [
+            7928611225873154482,
+            13579636617102196852,
+            15903724523950548881,
+            11699369141606663977,
+            10441081205687900867
+        ]
     );
 }
 

@@ -20,8 +20,8 @@
 //! | [`pbf`] | a Bloom filter and a hash table for each prefix length | Dharmapurikar et al. 2003 | a slot and 13 counters | – |
 //! | [`ranges`] | binary search on address ranges, with or without a first table of 2^16 | Lampson 1998 | whole, or a slot | 2^32 ranges |
 //! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 | a block | IPv4 |
-//! | [`rank`]: `Rank` | 2^16 entries, then a place in one chunk, counted word by word | ours | an upper half | IPv4; 2^30 hops |
-//! | [`rank`]: `Flat` | the same, a leaf for every place | ours | an upper half | IPv4; 2^30 hops |
+//! | [`rank`]: `Rank` | 2^16 entries, then a place in one chunk, counted word by word | ours | to /24 | IPv4; 2^30 hops |
+//! | [`rank`]: `Flat` | the same, a leaf for every place, 8 bits a chunk to the last bit | ours | to /24, /48 | 2^30 hops |
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 | the chunks | see `dxr/entry.rs` |
 //! | [`rank6`] | short sorted starts between fixed cuts, one vector compared, the ones counted | Zec 2012, Zhou, Ross 2002 | a chunk of 16 bits | IPv6; 2^29 hops, words |
 //! | [`halves`] | the upper half of the address in one table, longer routes in another | ours | the chunks | IPv6 |

@@ -49,6 +49,7 @@ pub(crate) fn dxr<A: FamilyLayout>(choice: Choice, stored: &PartReader<'_>) -> L
 /// The engines of IPv4, IPv6 and the toys.
 pub(crate) fn any<A: FamilyLayout>(choice: Choice, stored: &PartReader<'_>) -> Loaded<A> {
     Some(match choice {
+        Choice::Flat => load_boxed::<A, Flat<A>>((), stored),
         Choice::Poptrie(bits) => match stored.each("leaves") {
             Ok(4) => load_boxed::<A, Poptrie<A, u32>>(bits, stored),
             _ => load_boxed::<A, Poptrie<A, u16>>(bits, stored),
@@ -65,7 +66,6 @@ pub(crate) fn narrow<A: FamilyLayout>(choice: Choice, stored: &PartReader<'_>) -
             _ => load_boxed::<A, Dir24_8<A, u16>>((), stored),
         },
         Choice::Rank => load_boxed::<A, Rank<A>>((), stored),
-        Choice::Flat => load_boxed::<A, Flat<A>>((), stored),
         _ => return None,
     })
 }

@@ -13,7 +13,7 @@ use core::ops::Range;
 
 use super::chunk::{self, HOPS};
 use super::entry::{Entry, PLACES};
-use super::{Chunked, Form, Ranked, pivot, upper};
+use super::{Chunked, Form, Ranked, first, stride};
 use crate::engine::Builder;
 use crate::engine::leaf::full;
 use crate::runs::{Run, split};
@@ -34,9 +34,10 @@ fn hop(hop: Hop) -> Result<Entry, Full> {
     if hop.0 <= HOPS { Ok(Entry(hop.0)) } else { Err(full(hop, HOPS.into())) }
 }
 
-/// Returns where the places of a chunk end that begins after `from` bits.
-fn below_of<A: Addr>(from: u32) -> u32 {
-    if from == upper::<A>() { pivot::<A>() } else { A::BITS }
+/// The longest block that a patch changes without its neighbors: 24 bits of IPv4 and 48 of IPv6, as long as
+/// most routes.
+const fn block_len<A: Addr>() -> u32 {
+    if A::BITS <= 32 { A::BITS - stride::<A>() } else { 48 }
 }
 
 /// The builder of [`Chunked`] tables.
@@ -56,22 +57,20 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
     pub fn new(grain: u32) -> Self {
         let grain = grain.min(6);
         Self {
-            direct: Master::new(vec![0; 1 << upper::<A>()]),
+            direct: Master::new(vec![0; 1 << first::<A>()]),
             chunks: SharedPool::new(),
             grain,
             form: PhantomData,
         }
     }
 
-    /// Makes the entry for `runs`, which tile a block of `from` bits: the upper half, or
-    /// the pivot.
+    /// Makes the entry for `runs`, which tile a block of `from` bits, where a chunk begins.
     fn entry(&mut self, runs: &[Run<A>], from: u32) -> Result<Entry, Full> {
         if let [run] = runs {
             return hop(run.hop);
         }
-        let end = below_of::<A>(from);
         let mut changes = Vec::new();
-        self.append(&mut changes, runs, from, 0..1 << (end - from))?;
+        self.append(&mut changes, runs, from, 0..1 << stride::<A>())?;
         self.intern(&changes)
     }
 
@@ -84,8 +83,8 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
         from: u32,
         range: Range<usize>,
     ) -> Result<(), Full> {
-        let end = below_of::<A>(from);
-        let place = |run: &Run<A>| run.start.bits(from, end - from);
+        let end = from + stride::<A>();
+        let place = |run: &Run<A>| run.start.bits(from, stride::<A>());
         self.change(changes, range.start, hop(runs[0].hop)?);
         let mut next = 1;
         while next < runs.len() {
@@ -108,24 +107,38 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
         Ok(())
     }
 
-    /// Makes the entry that `old`, of an upper half, becomes where the places of `range`
-    /// go by `runs`; all users are counted.
-    fn amend(&mut self, old: Entry, range: Range<usize>, runs: &[Run<A>]) -> Result<Entry, Full> {
-        let (first, end) = (range.start as u32, range.end as u32);
+    /// Makes the entry that `old`, of `from` bits, becomes where a longer `block` goes by `runs`; all users
+    /// are counted.
+    fn amend(
+        &mut self,
+        old: Entry,
+        from: u32,
+        block: Prefix<A>,
+        runs: &[Run<A>],
+    ) -> Result<Entry, Full> {
+        let below = from + stride::<A>();
+        let first = block.addr().bits(from, stride::<A>());
+        let end = first + (1 << below.saturating_sub(block.len()));
         let present = self.changes(old);
-        let before = present.partition_point(|&(at, _)| at < first);
-        let after = present.partition_point(|&(at, _)| at <= end);
+        let up_to = |end: usize| present.partition_point(|&(at, _)| at as usize <= end);
+        let before = present.partition_point(|&(at, _)| (at as usize) < first);
         let mut changes = Vec::with_capacity(present.len() + runs.len() + 1);
         changes.extend_from_slice(&present[..before]);
         for &(_, entry) in &present[..before] {
             self.retain(entry);
         }
-        self.append(&mut changes, runs, upper::<A>(), range)?;
-        if end < 1 << (pivot::<A>() - upper::<A>()) {
-            // The entry behind the range, which continues from there on.
+        if block.len() > below {
+            let fresh = self.amend(present[up_to(first) - 1].1, below, block, runs)?;
+            self.change(&mut changes, first, fresh);
+        } else {
+            self.append(&mut changes, runs, from, first..end)?;
+        }
+        if end < 1 << stride::<A>() {
+            // The entry behind the block, which continues from there on.
+            let after = up_to(end);
             let resumed = present[after - 1].1;
             self.retain(resumed);
-            self.change(&mut changes, end as usize, resumed);
+            self.change(&mut changes, end, resumed);
             for &(at, entry) in &present[after..] {
                 self.retain(entry);
                 self.change(&mut changes, at as usize, entry);
@@ -256,21 +269,19 @@ impl<A: Addr, F: Form> Builder<A> for RankBuilder<A, F> {
     type Engine = Chunked<A, F>;
 
     fn block_len(&self) -> u32 {
-        pivot::<A>()
+        block_len::<A>()
     }
 
     fn share_len(&self) -> u32 {
-        upper::<A>()
+        first::<A>()
     }
 
     fn patch(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
-        let (level, pivot) = (upper::<A>(), pivot::<A>());
-        assert!(block.len() <= pivot, "a block to patch has at most the bits of the pivot");
+        let level = first::<A>();
+        assert!(block.len() <= block_len::<A>(), "a block to patch is too long");
         if block.len() > level {
             let index = block.addr().bits(0, level);
-            let first = block.addr().bits(level, pivot - level);
-            let range = first..first + (1 << (pivot - block.len()));
-            let fresh = self.amend(Entry(self.direct[index]), range, runs)?;
+            let fresh = self.amend(Entry(self.direct[index]), level, block, runs)?;
             self.put(index, &[fresh.0]);
             return Ok(());
         }
@@ -283,7 +294,8 @@ impl<A: Addr, F: Form> Builder<A> for RankBuilder<A, F> {
     }
 
     fn absorb(&mut self, part: &Self, first: A, last: A) -> Result<(), Full> {
-        let (first, last) = (first.bits(0, upper::<A>()), last.bits(0, upper::<A>()));
+        let level = super::first::<A>();
+        let (first, last) = (first.bits(0, level), last.bits(0, level));
         let mut fresh = Vec::with_capacity(last - first + 1);
         for index in first..=last {
             fresh.push(self.adopt(part, Entry(part.direct[index]))?.0);
@@ -321,7 +333,7 @@ mod tests {
     use super::RankBuilder;
     use crate::engine::{Builder, Engine};
     use crate::runs::{Run, split};
-    use crate::{Hop, Prefix};
+    use crate::{Addr, Hop, Prefix};
     use alloc::vec::Vec;
 
     fn dice() -> impl FnMut(u64) -> u64 {
@@ -356,40 +368,61 @@ mod tests {
     }
 
     /// After any patches the words in use are those of a fresh build, and none when the
-    /// table is empty again.
-    fn leaks_nothing<F: Form>(grain: u32) {
+    /// table is empty again. The runs begin at addresses of `block` that `part`
+    /// returns, in their order.
+    fn leaks_nothing<A: Addr, F: Form>(
+        rounds: u32,
+        grain: u32,
+        block: Prefix<A>,
+        part: impl Fn(u16) -> A,
+    ) {
         let mut dice = dice();
-        let mut patched = RankBuilder::<u16, F>::new(grain);
-        for _ in 0..60 {
-            let runs = tiles(&mut dice);
-            let pieces = dice(13) as u32;
-            for (part, runs) in split(&runs, Prefix::ALL, pieces) {
+        let new = || RankBuilder::<A, F>::new(grain);
+        let mut patched = new();
+        for _ in 0..rounds {
+            let runs: Vec<_> = tiles(&mut dice)
+                .iter()
+                .map(|run| Run { start: part(run.start), hop: run.hop })
+                .collect();
+            let pieces = dice(1 + u64::from(patched.block_len() - block.len())) as u32;
+            for (part, runs) in split(&runs, block, pieces) {
                 patched.patch(part, runs).unwrap();
             }
-            let mut rebuilt = RankBuilder::<u16, F>::new(grain);
-            rebuilt.patch(Prefix::ALL, &runs).unwrap();
+            let mut rebuilt = new();
+            rebuilt.patch(block, &runs).unwrap();
             assert_eq!(patched.chunks.spans(), rebuilt.chunks.spans());
-            let mut absorbed = RankBuilder::<u16, F>::new(grain);
-            absorbed.absorb(&rebuilt, 0, u16::MAX).unwrap();
+            let mut absorbed = new();
+            absorbed.absorb(&rebuilt, A::MIN, Prefix::ALL.last()).unwrap();
             assert_eq!(absorbed.chunks.spans(), rebuilt.chunks.spans());
             let tables = [patched.freeze(), rebuilt.freeze(), absorbed.freeze()];
             let mut at = 0;
-            for addr in 0..=u16::MAX {
+            for addr in (0..=u16::MAX).map(&part) {
                 at += usize::from(runs.get(at + 1).is_some_and(|next| next.start == addr));
                 for table in &tables {
-                    assert_eq!(table.lookup(addr), runs[at].hop, "{addr:04x}");
+                    assert_eq!(table.lookup(addr), runs[at].hop, "{addr:?}");
                 }
             }
         }
-        patched.patch(Prefix::ALL, &[Run { start: 0, hop: Hop::NONE }]).unwrap();
+        patched.patch(block, &[Run { start: part(0), hop: Hop::NONE }]).unwrap();
         assert_eq!((patched.chunks.spans(), patched.chunks.all().len()), (0, 0));
     }
 
     #[test]
     fn patches_leave_no_chunk_behind() {
-        leaks_nothing::<Ranked>(0);
-        leaks_nothing::<Ranked>(2);
-        leaks_nothing::<Plain>(0);
-        leaks_nothing::<Plain>(4);
+        leaks_nothing::<u16, Ranked>(60, 0, Prefix::ALL, |part| part);
+        leaks_nothing::<u16, Ranked>(60, 2, Prefix::ALL, |part| part);
+        leaks_nothing::<u16, Plain>(60, 0, Prefix::ALL, |part| part);
+        leaks_nothing::<u16, Plain>(60, 4, Prefix::ALL, |part| part);
+    }
+
+    #[test]
+    fn patches_of_ipv6_leave_no_chunk_behind() {
+        let base = 0x2001_0db8 << 96;
+        let block = Prefix::new(base, 32).unwrap();
+        leaks_nothing::<u128, Plain>(12, 0, block, |part| base | u128::from(part) << 80);
+        // Below the longest block to patch: the upper half of the bits end at /48, the others at /64.
+        let block = Prefix::new(base, 40).unwrap();
+        let part = |part| base | u128::from(part >> 8) << 80 | u128::from(part & 0xff) << 64;
+        leaks_nothing::<u128, Plain>(12, 2, block, |at: u16| part(at));
     }
 }

@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 use super::builder::RankBuilder;
 use super::chunk::{entries, len};
 use super::entry::{Entry, PLACES, WINDOWS};
-use super::{Chunked, Form, upper};
+use super::{Chunked, Form, first, stages};
 use crate::Addr;
 use crate::image::{BadImage, Loadable, PartReader, PartWriter, Storable};
 use crate::shared_pool::PoolSnapshot;
@@ -34,7 +34,7 @@ impl<A: Addr, F: Form> Loadable for Chunked<A, F> {
         }
         let chunks = stored.array("chunks")?;
         let table = Self {
-            direct: stored.array_of("direct", 1 << upper::<A>())?,
+            direct: stored.array_of("direct", 1 << first::<A>())?,
             chunks: PoolSnapshot::alone(&chunks),
             grain,
             form: PhantomData,
@@ -49,6 +49,10 @@ impl<A: Addr, F: Form> Chunked<A, F> {
         if chunks.len() as u64 > PLACES << self.grain {
             return Err(stored.bad("chunks", chunks.len(), "is beyond the last place"));
         }
+        let bad = |entry, what| {
+            let at = chunks.iter().position(|&there| there == entry);
+            stored.bad("chunks", at.unwrap_or(0), what)
+        };
         let mut deeper = Vec::new();
         for entry in distinct(self.direct.to_vec()) {
             let leaves = self.chunk(chunks, entry).map_err(|what| {
@@ -57,17 +61,16 @@ impl<A: Addr, F: Form> Chunked<A, F> {
             })?;
             deeper.extend_from_slice(leaves);
         }
-        for entry in distinct(deeper) {
-            let bad = |what| {
-                let at = chunks.iter().position(|&there| there == entry.0);
-                stored.bad("chunks", at.unwrap_or(0), what)
-            };
-            let leaves = self.chunk(chunks, entry).map_err(bad)?;
-            if leaves.iter().any(|&leaf| !Entry(leaf).is_hop()) {
-                return Err(bad("leads to a leaf that is no hop, beyond the last bit"));
+        for _ in stages::<A>().skip(1) {
+            for entry in distinct(core::mem::take(&mut deeper)) {
+                let leaves = self.chunk(chunks, entry).map_err(|what| bad(entry.0, what))?;
+                deeper.extend_from_slice(leaves);
             }
         }
-        Ok(())
+        match deeper.iter().find(|&&leaf| !Entry(leaf).is_hop()) {
+            Some(&leaf) => Err(bad(leaf, "is no hop, beyond the last bit")),
+            None => Ok(()),
+        }
     }
 
     /// Checks the chunk that `entry` leads to, and returns its leaves that are entries, or the

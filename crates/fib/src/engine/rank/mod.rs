@@ -28,22 +28,23 @@
 //! chunks that need it pay. Equal chunks are stored once.
 //!
 //! [`Flat`] has no words: one leaf for each bit, twice to three times the bytes, one load
-//! less. It is for caches that hold it.
+//! less. It is for caches that hold it, and for IPv6 where a CPU has no vectors of 512 bits: chunks of 8
+//! bits follow each other to the last of the 128 bits then, at most 14.
 //!
-//! | | loads | bytes a route, 2026 IPv4 with 150 hops |
+//! | | loads | bytes a route of 2026, 150 hops |
 //! |---|---|---|
-//! | `rank` | 1 or 3, 5 below /24 | 1.0 |
-//! | `flat` | 1 or 2, 3 below /24 | 2.7 |
+//! | `rank`, IPv4 | 1 or 3, 5 below /24 | 1.0 |
+//! | `flat`, IPv4 | 1 or 2, 3 below /24 | 2.7 |
+//! | `flat`, IPv6 | 1 to 5 to /48, 7 to /64, 15 to /128 | 19 |
 //!
-//! A patch computes the entries of its upper halves and rebuilds the chunks that
-//! differ; O(256 + runs) for each. Chunks are never changed, and alternating tables
+//! A patch computes the entries of the first table and rebuilds the chunks that
+//! differ, from the longest to the shortest; O(256 + runs) for each. Chunks are never changed, and alternating tables
 //! share them (`shared_pool.rs`). Limits: 2^30 hops, and 2^22 places, of 4 bytes or,
 //! for tables that need more, of 16, 64 or 256 (*grain*).
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-use super::sail::{low, pivot, upper};
 use super::{Engine, Part, Step, chain};
 use crate::arch::lanes::{self, MAX_ITEMS};
 use crate::arch::{self, Kernel};
@@ -120,15 +121,20 @@ impl<A: Addr, F: Form> Chunked<A, F> {
 
     #[inline(always)]
     fn lookup_one(&self, addr: A) -> Hop {
-        let entry = Entry(self.direct[addr.bits(0, upper::<A>())]);
+        let entry = Entry(self.direct[addr.bits(0, first::<A>())]);
         if entry.is_hop() { Hop(entry.0) } else { self.rest(entry, addr) }
     }
 
     /// Goes on from an entry that is no hop.
     #[inline(always)]
-    fn rest(&self, entry: Entry, addr: A) -> Hop {
-        let entry = self.below(entry, middle(addr));
-        if entry.is_hop() { Hop(entry.0) } else { Hop(self.below(entry, last(addr)).0) }
+    fn rest(&self, mut entry: Entry, addr: A) -> Hop {
+        for from in stages::<A>() {
+            entry = self.below(entry, addr.bits(from, stride::<A>()) as u32);
+            if entry.is_hop() {
+                break;
+            }
+        }
+        Hop(entry.0)
     }
 
     /// A batch without lanes: first all entries, then the chunks of those that need one.
@@ -139,14 +145,34 @@ impl<A: Addr, F: Form> Chunked<A, F> {
             let mut list = [0u8; GROUP];
             let mut listed = 0;
             for (i, (&addr, out)) in addrs.iter().zip(&mut *out).enumerate() {
-                let entry = Entry(self.direct[addr.bits(0, upper::<A>())]);
+                let entry = Entry(self.direct[addr.bits(0, first::<A>())]);
                 *out = Hop(entry.0);
                 list[listed % GROUP] = i as u8;
                 listed += usize::from(!entry.is_hop());
             }
-            for &i in &list[..listed.min(GROUP)] {
-                let i = usize::from(i) % GROUP;
-                out[i] = self.rest(Entry(out[i].0), addrs[i]);
+            let mut list = &mut list[..listed.min(GROUP)];
+            if A::BITS <= 32 {
+                for &mut i in list {
+                    let i = usize::from(i) % GROUP;
+                    out[i] = self.rest(Entry(out[i].0), addrs[i]);
+                }
+                continue;
+            }
+            // All keys take a stage before any takes the next.
+            for from in stages::<A>() {
+                let mut left = 0;
+                for at in 0..list.len() {
+                    let i = usize::from(list[at]) % GROUP;
+                    let bits = addrs[i].bits(from, stride::<A>()) as u32;
+                    let entry = self.below(Entry(out[i].0), bits);
+                    out[i] = Hop(entry.0);
+                    list[left] = i as u8;
+                    left += usize::from(!entry.is_hop());
+                }
+                list = &mut list[..left];
+                if left == 0 {
+                    break;
+                }
             }
         }
     }
@@ -158,16 +184,20 @@ fn rank(word: u32, bit: u32) -> u32 {
     (word & 0xff) + (word >> (31 - bit)).count_ones()
 }
 
-/// The bits that a chunk below the first table resolves.
-#[inline(always)]
-fn middle<A: Addr>(addr: A) -> u32 {
-    addr.bits(upper::<A>(), pivot::<A>() - upper::<A>()) as u32
+/// The number of bits that a chunk resolves: 8, but a quarter of a shorter address.
+const fn stride<A: Addr>() -> u32 {
+    if A::BITS < 32 { A::BITS / 4 } else { 8 }
 }
 
-/// The bits that a chunk below a leaf resolves.
+/// The number of bits that the first table resolves: 16, but half of a shorter address.
+const fn first<A: Addr>() -> u32 {
+    2 * stride::<A>()
+}
+
+/// Returns the bits that chunks begin behind, from the first table on: two numbers for IPv4, 14 for IPv6.
 #[inline(always)]
-fn last<A: Addr>(addr: A) -> u32 {
-    addr.bits(pivot::<A>(), low::<A>()) as u32
+fn stages<A: Addr>() -> impl Iterator<Item = u32> {
+    (first::<A>()..A::BITS).step_by(stride::<A>() as usize)
 }
 
 /// One lookup, as a kernel.
@@ -219,7 +249,8 @@ impl<A: Addr, F: Form> Engine<A> for Chunked<A, F> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        if self.chunks.len() > MAX_ITEMS || !lanes::batch(self, addrs, out) {
+        let has_lanes = A::BITS <= 32 && self.chunks.len() <= MAX_ITEMS;
+        if !has_lanes || !lanes::batch(self, addrs, out) {
             arch::run(Batch { table: self, addrs, out });
         }
     }
@@ -237,14 +268,14 @@ impl<A: Addr, F: Form> Engine<A> for Chunked<A, F> {
     }
 
     fn trace(&self, addr: A, steps: &mut Vec<Step>) -> Hop {
-        let index = addr.bits(0, upper::<A>());
+        let index = addr.bits(0, first::<A>());
         steps.push(Step::of("direct", index, &self.direct));
         let mut entry = Entry(self.direct[index]);
-        for bits in [middle(addr), last(addr)] {
+        for from in stages::<A>() {
             if entry.is_hop() {
                 break;
             }
-            let (place, at) = entry.find(bits);
+            let (place, at) = entry.find(addr.bits(from, stride::<A>()) as u32);
             let mut first = (place << self.grain) as usize;
             let mut leaf = at;
             if F::WORDS {

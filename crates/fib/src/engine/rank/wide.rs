@@ -14,7 +14,7 @@
 //! code that is not inlined is compiled for a CPU without lanes.
 
 use super::entry::{KIND, PLACES, WINDOWS, WORD_BITS};
-use super::{Chunked, Form, pivot, upper};
+use super::{Chunked, Form, first, stride};
 use crate::arch::lanes::{LANES, Lanes, SimdLookup, Wide, Words, tops};
 use crate::{Addr, Hop};
 
@@ -29,7 +29,7 @@ impl<A: Addr, F: Form> SimdLookup<A> for Chunked<A, F> {
         let (mut addr, mut entry) = ([wide.all(0); N], [wide.all(0); N]);
         for i in 0..N {
             addr[i] = wide.load(tops(&addrs[i]));
-            let at = wide.shr(addr[i], 32 - upper::<A>());
+            let at = wide.shr(addr[i], 32 - first::<A>());
             entry[i] = wide.gather(Words::Whole(&self.direct), at, u16::MAX);
         }
         for i in (0..N).step_by(2) {
@@ -37,8 +37,7 @@ impl<A: Addr, F: Form> SimdLookup<A> for Chunked<A, F> {
                 (entry[i], entry[i + 1]) =
                     pair(self, wide, (entry[i], entry[i + 1]), (addr[i], addr[i + 1]));
             } else {
-                entry[i] =
-                    single(self, wide, entry[i], level(wide, addr[i], upper::<A>(), pivot::<A>()));
+                entry[i] = single(self, wide, entry[i], level::<A>(wide, addr[i], first::<A>()));
             }
         }
         let kind = wide.all(KIND);
@@ -48,8 +47,12 @@ impl<A: Addr, F: Form> SimdLookup<A> for Chunked<A, F> {
         }
         for i in 0..N {
             if deep != 0 {
-                entry[i] =
-                    single(self, wide, entry[i], level(wide, addr[i], pivot::<A>(), A::BITS));
+                entry[i] = single(
+                    self,
+                    wide,
+                    entry[i],
+                    level::<A>(wide, addr[i], A::BITS - stride::<A>()),
+                );
             }
             out[i] = wide.store(entry[i]).map(Hop);
         }
@@ -78,8 +81,8 @@ fn pair<A: Addr, F: Form>(
 ) -> (Lanes, Lanes) {
     let kind = wide.all(KIND);
     let left = (wide.test(entries.0, kind), wide.test(entries.1, kind));
-    let (from, to) = (upper::<A>(), pivot::<A>());
-    let bits = (level(wide, addrs.0, from, to), level(wide, addrs.1, from, to));
+    let from = first::<A>();
+    let bits = (level::<A>(wide, addrs.0, from), level::<A>(wide, addrs.1, from));
     let in_first = left.0.count_ones();
     let all = in_first + left.1.count_ones();
     if all > LANES as u32 {
@@ -96,10 +99,10 @@ fn pair<A: Addr, F: Form>(
     (wide.unpack(left.0, leaves, entries.0), two)
 }
 
-/// The bits from `from` to `to` of addresses that begin at the top.
+/// The bits that chunks behind `from` bits resolve, of addresses that begin at the top.
 #[inline(always)]
-fn level(wide: Wide, addr: Lanes, from: u32, to: u32) -> Lanes {
-    wide.shr(wide.shl(addr, from), 32 - (to - from))
+fn level<A: Addr>(wide: Wide, addr: Lanes, from: u32) -> Lanes {
+    wide.shr(wide.shl(addr, from), 32 - stride::<A>())
 }
 
 /// One vector of the lanes of both masks, those of the second `behind` the first's.
