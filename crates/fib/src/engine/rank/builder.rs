@@ -13,7 +13,7 @@ use core::ops::Range;
 
 use super::chunk::{self, HOPS};
 use super::entry::{Entry, PLACES};
-use super::{Chunked, Form, Ranked, first, stride};
+use super::{Chunked, Form, Ranked, direct_bits, stride};
 use crate::engine::Builder;
 use crate::engine::leaf::full;
 use crate::runs::{Run, split};
@@ -34,8 +34,8 @@ fn hop(hop: Hop) -> Result<Entry, Full> {
     if hop.0 <= HOPS { Ok(Entry(hop.0)) } else { Err(full(hop, HOPS.into())) }
 }
 
-/// The longest block that a patch changes without its neighbors: 24 bits of IPv4 and 48 of IPv6, as long as
-/// most routes.
+/// The length of the smallest blocks that are patched alone: 24 bits of IPv4 and 48 of IPv6, as long as most
+/// routes.
 const fn block_len<A: Addr>() -> u32 {
     if A::BITS <= 32 { A::BITS - stride::<A>() } else { 48 }
 }
@@ -57,7 +57,7 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
     pub fn new(grain: u32) -> Self {
         let grain = grain.min(6);
         Self {
-            direct: Master::new(vec![0; 1 << first::<A>()]),
+            direct: Master::new(vec![0; 1 << direct_bits::<A>()]),
             chunks: SharedPool::new(),
             grain,
             form: PhantomData,
@@ -273,12 +273,15 @@ impl<A: Addr, F: Form> Builder<A> for RankBuilder<A, F> {
     }
 
     fn share_len(&self) -> u32 {
-        first::<A>()
+        direct_bits::<A>()
     }
 
     fn patch(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
-        let level = first::<A>();
-        assert!(block.len() <= block_len::<A>(), "a block to patch is too long");
+        let level = direct_bits::<A>();
+        assert!(
+            block.len() <= block_len::<A>(),
+            "a block to patch has at most the bits of `block_len`"
+        );
         if block.len() > level {
             let index = block.addr().bits(0, level);
             let fresh = self.amend(Entry(self.direct[index]), level, block, runs)?;
@@ -294,7 +297,7 @@ impl<A: Addr, F: Form> Builder<A> for RankBuilder<A, F> {
     }
 
     fn absorb(&mut self, part: &Self, first: A, last: A) -> Result<(), Full> {
-        let level = super::first::<A>();
+        let level = direct_bits::<A>();
         let (first, last) = (first.bits(0, level), last.bits(0, level));
         let mut fresh = Vec::with_capacity(last - first + 1);
         for index in first..=last {

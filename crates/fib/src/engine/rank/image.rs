@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 use super::builder::RankBuilder;
 use super::chunk::{entries, len};
 use super::entry::{Entry, PLACES, WINDOWS};
-use super::{Chunked, Form, first, stages};
+use super::{Chunked, Form, direct_bits, stages};
 use crate::Addr;
 use crate::image::{BadImage, Loadable, PartReader, PartWriter, Storable};
 use crate::shared_pool::PoolSnapshot;
@@ -34,7 +34,7 @@ impl<A: Addr, F: Form> Loadable for Chunked<A, F> {
         }
         let chunks = stored.array("chunks")?;
         let table = Self {
-            direct: stored.array_of("direct", 1 << first::<A>())?,
+            direct: stored.array_of("direct", 1 << direct_bits::<A>())?,
             chunks: PoolSnapshot::alone(&chunks),
             grain,
             form: PhantomData,

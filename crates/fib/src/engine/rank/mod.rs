@@ -37,8 +37,8 @@
 //! | `flat`, IPv4 | 1 or 2, 3 below /24 | 2.7 |
 //! | `flat`, IPv6 | 1 to 5 to /48, 7 to /64, 15 to /128 | 19 |
 //!
-//! A patch computes the entries of the first table and rebuilds the chunks that
-//! differ, from the longest to the shortest; O(256 + runs) for each. Chunks are never changed, and alternating tables
+//! A patch computes the entries of the first table and builds the chunks below them that
+//! differ, those of the last bits first; O(256 + runs) for each. Chunks are never changed, and alternating tables
 //! share them (`shared_pool.rs`). Limits: 2^30 hops, and 2^22 places, of 4 bytes or,
 //! for tables that need more, of 16, 64 or 256 (*grain*).
 
@@ -121,7 +121,7 @@ impl<A: Addr, F: Form> Chunked<A, F> {
 
     #[inline(always)]
     fn lookup_one(&self, addr: A) -> Hop {
-        let entry = Entry(self.direct[addr.bits(0, first::<A>())]);
+        let entry = Entry(self.direct[addr.bits(0, direct_bits::<A>())]);
         if entry.is_hop() { Hop(entry.0) } else { self.rest(entry, addr) }
     }
 
@@ -145,7 +145,7 @@ impl<A: Addr, F: Form> Chunked<A, F> {
             let mut list = [0u8; GROUP];
             let mut listed = 0;
             for (i, (&addr, out)) in addrs.iter().zip(&mut *out).enumerate() {
-                let entry = Entry(self.direct[addr.bits(0, first::<A>())]);
+                let entry = Entry(self.direct[addr.bits(0, direct_bits::<A>())]);
                 *out = Hop(entry.0);
                 list[listed % GROUP] = i as u8;
                 listed += usize::from(!entry.is_hop());
@@ -190,14 +190,14 @@ const fn stride<A: Addr>() -> u32 {
 }
 
 /// The number of bits that the first table resolves: 16, but half of a shorter address.
-const fn first<A: Addr>() -> u32 {
+const fn direct_bits<A: Addr>() -> u32 {
     2 * stride::<A>()
 }
 
 /// Returns the bits that chunks begin behind, from the first table on: two numbers for IPv4, 14 for IPv6.
 #[inline(always)]
 fn stages<A: Addr>() -> impl Iterator<Item = u32> {
-    (first::<A>()..A::BITS).step_by(stride::<A>() as usize)
+    (direct_bits::<A>()..A::BITS).step_by(stride::<A>() as usize)
 }
 
 /// One lookup, as a kernel.
@@ -268,7 +268,7 @@ impl<A: Addr, F: Form> Engine<A> for Chunked<A, F> {
     }
 
     fn trace(&self, addr: A, steps: &mut Vec<Step>) -> Hop {
-        let index = addr.bits(0, first::<A>());
+        let index = addr.bits(0, direct_bits::<A>());
         steps.push(Step::of("direct", index, &self.direct));
         let mut entry = Entry(self.direct[index]);
         for from in stages::<A>() {

@@ -14,7 +14,7 @@
 //! code that is not inlined is compiled for a CPU without lanes.
 
 use super::entry::{KIND, PLACES, WINDOWS, WORD_BITS};
-use super::{Chunked, Form, first, stride};
+use super::{Chunked, Form, direct_bits, stride};
 use crate::arch::lanes::{LANES, Lanes, SimdLookup, Wide, Words, tops};
 use crate::{Addr, Hop};
 
@@ -29,7 +29,7 @@ impl<A: Addr, F: Form> SimdLookup<A> for Chunked<A, F> {
         let (mut addr, mut entry) = ([wide.all(0); N], [wide.all(0); N]);
         for i in 0..N {
             addr[i] = wide.load(tops(&addrs[i]));
-            let at = wide.shr(addr[i], 32 - first::<A>());
+            let at = wide.shr(addr[i], 32 - direct_bits::<A>());
             entry[i] = wide.gather(Words::Whole(&self.direct), at, u16::MAX);
         }
         for i in (0..N).step_by(2) {
@@ -37,7 +37,8 @@ impl<A: Addr, F: Form> SimdLookup<A> for Chunked<A, F> {
                 (entry[i], entry[i + 1]) =
                     pair(self, wide, (entry[i], entry[i + 1]), (addr[i], addr[i + 1]));
             } else {
-                entry[i] = single(self, wide, entry[i], level::<A>(wide, addr[i], first::<A>()));
+                entry[i] =
+                    single(self, wide, entry[i], level::<A>(wide, addr[i], direct_bits::<A>()));
             }
         }
         let kind = wide.all(KIND);
@@ -81,7 +82,7 @@ fn pair<A: Addr, F: Form>(
 ) -> (Lanes, Lanes) {
     let kind = wide.all(KIND);
     let left = (wide.test(entries.0, kind), wide.test(entries.1, kind));
-    let from = first::<A>();
+    let from = direct_bits::<A>();
     let bits = (level::<A>(wide, addrs.0, from), level::<A>(wide, addrs.1, from));
     let in_first = left.0.count_ones();
     let all = in_first + left.1.count_ones();
