@@ -180,3 +180,44 @@ fn live_frames_are_counted_and_link_detaches() {
     drop(Link::attach(&pass, 1, Mode::Generic).expect("the first was detached"));
     drop(copy);
 }
+
+/// Counts a frame in entry 0 of `counts` and passes it to the host.
+fn counting(name: &str, counts: &Map) -> Program {
+    let mut asm = Assembler::new();
+    let none = asm.label();
+    asm.store(Size::Word, R10, -4, 0)
+        .map_lookup(counts, -4)
+        .jump_if(Cond::Eq, R0, 0, none)
+        .mov(R1, 1)
+        .atomic_add(Size::Double, R0, 0, R1)
+        .bind(none)
+        .leave(Action::Pass);
+    load(name, asm)
+}
+
+#[test]
+fn replaced_program_leaves_no_gap() {
+    const DATAGRAMS: u32 = 4000;
+    // No frame but ours: an interface of its own.
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+    let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap();
+    assert!(up.success());
+    let counts: [Map; 2] =
+        std::array::from_fn(|_| Map::array(Kind::PercpuArray, "counts", 8, 1).unwrap());
+    let [first, second] = [0, 1].map(|nth| counting("counting", &counts[nth]));
+    let link = Link::attach(&first, 1, Mode::Generic).unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(socket.local_addr().unwrap()).unwrap();
+    let mut received = [0; 4];
+    for number in 0..DATAGRAMS {
+        if number % 100 == 0 {
+            link.replace(if number % 200 == 0 { &first } else { &second }).unwrap();
+        }
+        socket.send(&number.to_ne_bytes()).unwrap();
+        socket.recv(&mut received).unwrap();
+        assert_eq!(u32::from_ne_bytes(received), number);
+    }
+    let counted = counts.map(|map| map.counter(0).unwrap());
+    // Neither program has missed a frame or seen one of the other.
+    assert_eq!(counted, [u64::from(DATAGRAMS) / 2; 2]);
+}

@@ -20,8 +20,11 @@
 //! counts instructions from the one after it and is 16 bits wide; a 64-bit immediate takes two
 //! slots.
 //!
-//! Only the features that XDP programs of this project use are supported: no calls between
-//! functions, BTF, or atomics other than addition. The verifier checks whether a program is safe;
+//! Code may call other code of the same program ([`Assembler::call_code`]): a subroutine has its own
+//! stack of at most 512 bytes less those of its callers, takes up to five arguments and returns r0.
+//!
+//! Only the features that XDP programs of this project use are supported: no BTF, and no atomics
+//! other than addition. The verifier checks whether a program is safe;
 //! this file only ensures that the code is well formed: labels are bound, jumps are in range, map
 //! descriptors stay open until the program is loaded (the lifetime `'m`).
 
@@ -234,6 +237,8 @@ const ATOMIC: u8 = 0xc0;
 /// Source nibble of a wide load: a map, or an address within its value.
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
+/// Source nibble of a call to code of the same program.
+const PSEUDO_CALL: u8 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
@@ -288,6 +293,8 @@ pub struct Assembler<'m> {
     labels: Vec<Option<usize>>,
     /// Jumps whose offset is filled in at the end: slot, label.
     jumps: Vec<(usize, Label)>,
+    /// Calls whose distance is filled in at the end: slot, label.
+    calls: Vec<(usize, Label)>,
     maps: PhantomData<&'m Map>,
 }
 
@@ -440,6 +447,14 @@ impl<'m> Assembler<'m> {
         self.push(JMP | 0x80, 0, 0, 0, helper as i32)
     }
 
+    /// Calls the code at `to` with r1 to r5; its result is in r0, and r1 to r5 are overwritten. That
+    /// code begins with only r1 to r5 and r10 defined, and ends with [`exit`](Self::exit); no jump
+    /// leads into it or out of it.
+    pub fn call_code(&mut self, to: Label) -> &mut Self {
+        self.calls.push((self.slots.len(), to));
+        self.push(JMP | 0x80, 0, PSEUDO_CALL, 0, 0)
+    }
+
     /// Returns r0.
     pub fn exit(&mut self) -> &mut Self {
         self.push(JMP | 0x90, 0, 0, 0, 0)
@@ -450,16 +465,24 @@ impl<'m> Assembler<'m> {
         self.op32(Op::Mov, Reg::R0, action as i32).exit()
     }
 
-    /// Fills in the jumps.
+    /// Fills in the jumps and calls.
     ///
     /// # Errors
     ///
-    /// [`BadCode`] if the label of a jump was never bound, or is more than 16 bits away.
+    /// [`BadCode`] if the label of a jump or call was never bound, or that of a jump is more than 16
+    /// bits away.
     pub fn finish(mut self) -> Result<Code<'m>, BadCode> {
-        for &(slot, label) in &self.jumps {
+        let distance = |slot: usize, label: Label| {
             let to = self.labels[label.0].ok_or(BadCode::Unbound { slot })?;
-            let off = to as i64 - (slot as i64 + 1);
+            Ok(to as i64 - (slot as i64 + 1))
+        };
+        for &(slot, label) in &self.jumps {
+            let off = distance(slot, label)?;
             self.slots[slot].off = i16::try_from(off).map_err(|_| BadCode::TooFar { slot })?;
+        }
+        for &(slot, label) in &self.calls {
+            let off = distance(slot, label)?;
+            self.slots[slot].imm = i32::try_from(off).map_err(|_| BadCode::TooFar { slot })?;
         }
         Ok(Code {
             bytes: self.slots.iter().flat_map(|slot| slot.bytes()).collect(),
@@ -496,9 +519,9 @@ impl Code<'_> {
 /// An error in code before it is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadCode {
-    /// The jump in this slot goes to a label that was never bound.
+    /// The jump or call in this slot goes to a label that was never bound.
     Unbound {
-        /// The jump's slot.
+        /// Its slot.
         slot: usize,
     },
     /// The jump in this slot is more than 32,767 slots long.

@@ -100,6 +100,21 @@ impl Link {
         Ok(Self { attached, mode })
     }
 
+    /// Puts `program` in the place of the present one: each frame passes through one of the two.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`: `ENOLINK` if the interface has gone, `EINVAL` if the driver cannot run the
+    /// program, such as one for a single buffer in place of one for several. The present one stays.
+    pub fn replace(&self, program: &Program) -> io::Result<()> {
+        let mut attr = sys::LinkUpdate {
+            link_fd: self.attached.0.as_raw_fd() as u32,
+            new_program_fd: program.as_fd().as_raw_fd() as u32,
+        };
+        // SAFETY: the arm of this command, which holds no pointer.
+        unsafe { sys::bpf(Command::LinkUpdate, &mut attr) }.map(drop)
+    }
+
     /// Returns the place at which it runs.
     pub fn mode(&self) -> Mode {
         self.mode

@@ -7,6 +7,7 @@
 //! Hash         key_size bytes   value_size bytes              sets of addresses
 //! LruHash      key_size bytes   value_size bytes              declined flows
 //! LpmTrie      u32 bits, bytes  value_size bytes              blocked sources
+//! ArrayOfMaps  u32 index        a map's descriptor            waiting for programs
 //! Xskmap       u32 queue        an AF_XDP socket's descriptor steering
 //! Devmap       u32 index        an interface's index          redirection
 //! ```
@@ -40,6 +41,8 @@ pub enum Kind {
     LruHash = 9,
     /// Prefixes, looked up by longest match: the length in bits as a `u32`, then the bytes.
     LpmTrie = 11,
+    /// Maps by index.
+    ArrayOfMaps = 12,
     /// Interfaces by index.
     Devmap = 14,
     /// AF_XDP sockets by queue.
@@ -80,12 +83,25 @@ impl Map {
     ) -> io::Result<Self> {
         // Required for this type: nodes are allocated on demand.
         let flags = if kind == Kind::LpmTrie { NO_PREALLOC } else { 0 };
-        Self::create(kind, name, [key_size, value_size], entries, flags)
+        Self::create(kind, name, [key_size, value_size], entries, flags, None)
     }
 
-    /// Creates an array whose values this process can map.
-    pub(super) fn mappable(name: &str, value_size: usize, entries: u32) -> io::Result<Self> {
-        Self::create(Kind::Array, name, [4, value_size], entries, MAPPABLE)
+    /// Creates an array whose values this process can map (Linux 5.5).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Map::new`].
+    pub fn mappable(name: &str, value_size: usize, entries: u32) -> io::Result<Self> {
+        Self::create(Kind::Array, name, [4, value_size], entries, MAPPABLE, None)
+    }
+
+    /// Creates an array of maps like `inner`, which [`set_fd`](Self::set_fd) puts into it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Map::new`].
+    pub fn of_maps(name: &str, inner: &Map, entries: u32) -> io::Result<Self> {
+        Self::create(Kind::ArrayOfMaps, name, [4, 4], entries, 0, Some(inner))
     }
 
     fn create(
@@ -94,6 +110,7 @@ impl Map {
         [key_size, value_size]: [usize; 2],
         entries: u32,
         map_flags: u32,
+        inner: Option<&Map>,
     ) -> io::Result<Self> {
         let size = |bytes: usize| {
             u32::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
@@ -108,6 +125,7 @@ impl Map {
             value_size: size(value_size)?,
             max_entries: entries,
             map_flags,
+            inner_map_fd: inner.map_or(0, |inner| inner.as_raw_fd() as u32),
             name: sys::name(name),
             ..Default::default()
         };
@@ -176,7 +194,9 @@ impl Map {
         self.update(&index.to_ne_bytes(), value)
     }
 
-    /// Puts a socket into an `Xskmap`.
+    /// Puts a socket into an `Xskmap`, or a map into an array of maps; returns from the latter only
+    /// when all programs that could run with the former map have ended (`maybe_wait_bpf_programs` in
+    /// kernel/bpf/syscall.c, since Linux 4.20).
     ///
     /// # Errors
     ///

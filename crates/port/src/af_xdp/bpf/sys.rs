@@ -22,6 +22,7 @@ pub(super) enum Command {
     ProgramTestRun = 10,
     MapUpdateBatch = 26,
     LinkCreate = 28,
+    LinkUpdate = 29,
     LinkDetach = 34,
 }
 
@@ -106,6 +107,13 @@ pub(super) struct LinkCreate {
     pub(super) target: u32,
     pub(super) attach_type: u32,
     pub(super) flags: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct LinkUpdate {
+    pub(super) link_fd: u32,
+    pub(super) new_program_fd: u32,
 }
 
 #[derive(Default)]

@@ -53,6 +53,22 @@ fn encodings_follow_rfc_9669() {
     }
 }
 
+/// Section 4.3.2: a call of the same program's code has source 1 and the distance in the immediate.
+#[cfg(target_endian = "little")]
+#[test]
+fn call_of_code_counts_slots_from_the_next_instruction() {
+    let mut asm = Assembler::new();
+    let (before, after) = (asm.label(), asm.label());
+    asm.bind(before).call_code(after).exit().bind(after).call_code(before).exit();
+    let code = asm.finish().unwrap();
+    assert_eq!(code.bytes()[..8], [0x85, 0x10, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(code.bytes()[16..24], [0x85, 0x10, 0, 0, 0xfd, 0xff, 0xff, 0xff]);
+    let mut asm = Assembler::new();
+    let nowhere = asm.label();
+    asm.call_code(nowhere);
+    assert_eq!(asm.finish().unwrap_err(), BadCode::Unbound { slot: 0 });
+}
+
 #[cfg(target_endian = "little")]
 #[test]
 fn wide_load_takes_two_slots() {
