@@ -15,9 +15,13 @@
 )]
 
 use alloc::boxed::Box;
+#[cfg(all(feature = "std", target_os = "linux"))]
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 
+#[cfg(all(feature = "std", target_os = "linux"))]
+use crate::WordFiles;
 use crate::build::build;
 use crate::choice::Choice;
 use crate::engine::binary::BinaryBuilder;
@@ -71,6 +75,10 @@ pub(crate) trait TableBuilder<A: Addr>: Send {
 
     /// Counts the unused bytes within the table.
     fn holes(&self) -> usize;
+
+    /// Moves the words that tables share into files, if the engine has such words.
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    fn place_in(&mut self, _files: Arc<dyn WordFiles>) {}
 }
 
 /// The engines of a family, compiled here, once, and not again by every crate that builds a
@@ -148,6 +156,11 @@ impl<A: Addr, B: Builder<A>> TableBuilder<A> for Blocks<B> {
 
     fn holes(&self) -> usize {
         self.0.holes()
+    }
+
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    fn place_in(&mut self, files: Arc<dyn WordFiles>) {
+        self.0.place_in(files);
     }
 }
 

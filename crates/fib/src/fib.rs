@@ -8,9 +8,13 @@
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
+#[cfg(all(feature = "std", target_os = "linux"))]
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+#[cfg(all(feature = "std", target_os = "linux"))]
+use crate::WordFiles;
 use crate::choice::Choice;
 use crate::engine::overlap::Overlapped;
 use crate::engine::{Engine, Part, Step};
@@ -176,6 +180,12 @@ impl<A: Family> FibBuilder<A> {
     /// Returns the number of 64-bit words of the table written so far.
     pub(crate) fn written(&self) -> u64 {
         self.builder.written()
+    }
+
+    /// Moves the words that tables share into files, if the engine has such words.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn place_in(&mut self, files: Arc<dyn WordFiles>) {
+        self.builder.place_in(files);
     }
 
     /// Counts the unused bytes within the table.

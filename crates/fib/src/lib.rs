@@ -19,6 +19,7 @@
 //! | [`Updater`] | routes and the table built from them, published to readers at each commit |
 //! | [`Fibs`], [`FibsUpdater`] | the same for many tables, which share equal parts |
 //! | [`Publisher`], [`Reader`] | one writer, many readers, wait-free |
+//! | [`WordFiles`], [`MappedWords`] | memory for a table that other programs read too |
 //! | [`image`] | frozen tables in a file, loaded again without the routes |
 //! | [`Full`] | the one error: a limit of a layout, never a wrong answer |
 //!
@@ -75,6 +76,8 @@ mod holes;
 mod hop;
 pub mod image;
 mod item;
+#[cfg(all(feature = "std", target_os = "linux"))]
+mod mapped;
 mod pool;
 mod prefix;
 #[cfg(feature = "std")]
@@ -102,11 +105,14 @@ pub use fibs::Fibs;
 #[cfg(feature = "std")]
 pub use fibs::FibsUpdater;
 pub use hop::{Hop, HopTable};
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub use mapped::{MappedWords, WordFile, WordFiles};
 pub use prefix::{BadPrefix, Prefix};
 #[cfg(feature = "std")]
 pub use publish::{Publisher, Reader};
 pub use rib::{Covering, Rib, Walk};
 pub use selection::Estimate;
+pub use shared_pool::PoolSnapshot;
 pub use table::{Table, fetch_ahead};
 #[cfg(feature = "std")]
 pub use update::{Commit, Updater};

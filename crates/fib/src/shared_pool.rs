@@ -43,17 +43,22 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::Deref;
 // Not those of `sync.rs`: kernels load words that loom's types would hide.
 use core::sync::atomic::{AtomicU32, Ordering};
 
+#[cfg(all(feature = "std", target_os = "linux"))]
+use crate::mapped::{MappedWords, WordFiles};
 use crate::pool::Pool;
 use crate::table::{Shared, Table};
 
 /// A pool whose words the tables share.
-#[derive(Debug)]
 pub(crate) struct SharedPool {
     pool: Pool<u32>,
+    /// Creates the files in which the words lie, if not ordinary memory.
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    files: Option<Arc<dyn WordFiles>>,
     words: Shared<AtomicU32>,
     /// The oldest first; new snapshots pin the last.
     epochs: VecDeque<Epoch>,
@@ -72,8 +77,21 @@ struct Epoch {
 
 impl SharedPool {
     pub(crate) fn new() -> Self {
-        let words = allocate(0);
-        Self { pool: Pool::new(), words, epochs: VecDeque::from([Epoch::default()]), waiting: 0 }
+        Self {
+            pool: Pool::new(),
+            #[cfg(all(feature = "std", target_os = "linux"))]
+            files: None,
+            words: in_memory(0),
+            epochs: VecDeque::from([Epoch::default()]),
+            waiting: 0,
+        }
+    }
+
+    /// Moves all words into a file, and into a larger one when they outgrow it.
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    pub(crate) fn place_in(&mut self, files: Arc<dyn WordFiles>) {
+        self.files = Some(files);
+        self.relocate();
     }
 
     /// Finds or stores `content`, as [`Pool::intern`] does.
@@ -91,8 +109,30 @@ impl SharedPool {
     /// Moves all words to a larger array. Existing snapshots keep theirs.
     fn relocate(&mut self) {
         let all = self.pool.all();
-        self.words = allocate(all.len());
+        self.words = self.allocate(all.len());
         copy(all, &self.words);
+    }
+
+    /// Returns the capacity for `words` words and some growth; a file has at least a page.
+    fn capacity_for(&self, words: usize) -> usize {
+        #[cfg(all(feature = "std", target_os = "linux"))]
+        if self.files.is_some() {
+            return capacity_for(words).max(1 << 10);
+        }
+        capacity_for(words)
+    }
+
+    /// Allocates an array for `words` words and some growth, in a file if one can be had.
+    fn allocate(&self, words: usize) -> Shared<AtomicU32> {
+        #[cfg(all(feature = "std", target_os = "linux"))]
+        if let Some(files) = &self.files {
+            let len = self.capacity_for(words);
+            let mapped = files.create(len).and_then(|file| MappedWords::new(file, len));
+            if let Ok(mapped) = mapped {
+                return Shared::mapped(mapped);
+            }
+        }
+        in_memory(words)
     }
 
     /// Counts one user more of the span, as [`Pool::retain`] does.
@@ -134,7 +174,7 @@ impl SharedPool {
             self.epochs.pop_front();
         }
         self.pool.trim();
-        if capacity_for(self.pool.all().len()) * 2 < self.words.len() {
+        if self.capacity_for(self.pool.all().len()) * 2 < self.words.len() {
             self.relocate();
         }
     }
@@ -178,9 +218,10 @@ impl SharedPool {
     }
 }
 
-/// The words of the pool as one table sees them: no word that it reaches changes.
+/// The words of the pool as one table sees them: no word that it reaches changes while the snapshot
+/// or a clone of it lives.
 #[derive(Clone, Debug)]
-pub(crate) struct PoolSnapshot {
+pub struct PoolSnapshot {
     words: Shared<AtomicU32>,
     #[expect(dead_code, reason = "held for its reference count")]
     pin: Arc<()>,
@@ -203,6 +244,13 @@ impl PoolSnapshot {
     pub(crate) fn to_vec(&self) -> Vec<u32> {
         self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
+
+    /// Returns the file in which the words lie, if they do: that of
+    /// [`Updater::new_in`](crate::Updater::new_in).
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    pub fn mapping(&self) -> Option<&MappedWords> {
+        self.words.mapping()
+    }
 }
 
 impl Deref for PoolSnapshot {
@@ -214,13 +262,20 @@ impl Deref for PoolSnapshot {
     }
 }
 
+impl fmt::Debug for SharedPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = self.waiting;
+        f.debug_struct("SharedPool").field("pool", &self.pool).field("waiting", &waiting).finish()
+    }
+}
+
 /// Returns the capacity for `words` words and some growth.
 fn capacity_for(words: usize) -> usize {
     Table::<AtomicU32>::filling(words.saturating_add(words / 4))
 }
 
-/// Allocates an array for `words` words and some growth.
-fn allocate(words: usize) -> Shared<AtomicU32> {
+/// Allocates an array for `words` words and some growth, in ordinary memory.
+fn in_memory(words: usize) -> Shared<AtomicU32> {
     Shared::new(Table::collect((0..capacity_for(words)).map(|_| AtomicU32::new(0))))
 }
 

@@ -14,8 +14,12 @@
 //! A change costs O(routes and ranges of the blocks it touches). The resulting table gives the same
 //! answer for every address as one built from scratch.
 
+#[cfg(target_os = "linux")]
+use alloc::sync::Arc;
 use core::fmt;
 
+#[cfg(target_os = "linux")]
+use crate::WordFiles;
 use crate::choice::Choice;
 use crate::double_buffer::DoubleBuffer;
 use crate::fib::{Fib, FibBuilder};
@@ -24,8 +28,7 @@ use crate::{Family, Full, Hop, Prefix, Reader, Rib};
 /// Routes, the table made of them, and the readers of that table.
 pub struct Updater<A: Family> {
     rib: Rib<A>,
-    choice: Choice,
-    threads: usize,
+    layout: Layout,
     builder: FibBuilder<A>,
     buffers: DoubleBuffer<Fib<A>>,
     /// The builder holds changes that are not yet published.
@@ -34,6 +37,36 @@ pub struct Updater<A: Family> {
     broken: bool,
     /// The number of tables published after the first.
     publications: u64,
+}
+
+/// How an updater builds a table from scratch.
+struct Layout {
+    choice: Choice,
+    threads: usize,
+    /// Creates the files in which shared words lie, if not ordinary memory.
+    #[cfg(target_os = "linux")]
+    files: Option<Arc<dyn WordFiles>>,
+}
+
+impl Layout {
+    fn new(choice: Choice, threads: usize) -> Self {
+        Self {
+            choice,
+            threads,
+            #[cfg(target_os = "linux")]
+            files: None,
+        }
+    }
+
+    fn build<A: Family>(&self, rib: &Rib<A>) -> Result<FibBuilder<A>, Full> {
+        #[cfg_attr(not(target_os = "linux"), expect(unused_mut, reason = "no files there"))]
+        let mut builder = FibBuilder::build(rib, self.choice, self.threads)?;
+        #[cfg(target_os = "linux")]
+        if let Some(files) = &self.files {
+            builder.place_in(Arc::clone(files));
+        }
+        Ok(builder)
+    }
 }
 
 /// The result of one [`Updater::commit`].
@@ -55,20 +88,30 @@ impl<A: Family> Updater<A> {
     /// # Errors
     ///
     /// [`Full`] if the routes exceed every width of the chosen engine.
-    pub fn new(mut rib: Rib<A>, choice: Choice, threads: usize) -> Result<Self, Full> {
+    pub fn new(rib: Rib<A>, choice: Choice, threads: usize) -> Result<Self, Full> {
+        Self::with(rib, Layout::new(choice, threads))
+    }
+
+    /// The same for [`Choice::Flat`] with the chunks in files, for programs that read
+    /// them there. The words that a table reaches do not change while a
+    /// [`PoolSnapshot`](crate::PoolSnapshot) of it lives; another program therefore
+    /// needs one that lives as long as it may read.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new). A file that cannot be created is no error: the words are in ordinary
+    /// memory then.
+    #[cfg(target_os = "linux")]
+    pub fn new_in(rib: Rib<A>, files: Arc<dyn WordFiles>, threads: usize) -> Result<Self, Full> {
+        let layout = Layout { files: Some(files), ..Layout::new(Choice::Flat, threads) };
+        Self::with(rib, layout)
+    }
+
+    fn with(mut rib: Rib<A>, layout: Layout) -> Result<Self, Full> {
         rib.mark_clean();
-        let builder = FibBuilder::build(&rib, choice, threads)?;
+        let builder = layout.build(&rib)?;
         let buffers = DoubleBuffer::new(builder.freeze());
-        Ok(Self {
-            rib,
-            choice,
-            threads,
-            builder,
-            buffers,
-            behind: false,
-            broken: false,
-            publications: 0,
-        })
+        Ok(Self { rib, layout, builder, buffers, behind: false, broken: false, publications: 0 })
     }
 
     /// Returns the routes.
@@ -164,7 +207,7 @@ impl<A: Family> Updater<A> {
     fn rebuild(&mut self, commit: &mut Commit) -> Result<(), Full> {
         self.rib.mark_clean();
         self.broken = true;
-        self.builder = FibBuilder::build(&self.rib, self.choice, self.threads)?;
+        self.builder = self.layout.build(&self.rib)?;
         self.broken = false;
         self.buffers.renew();
         commit.rebuilt = true;

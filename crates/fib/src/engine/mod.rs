@@ -40,10 +40,14 @@
 //! format implements [`Storable`] and [`Loadable`](crate::image::Loadable), and has a line in
 //! `factory/load.rs`.
 
+#[cfg(all(feature = "std", target_os = "linux"))]
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::hint::black_box;
 
+#[cfg(all(feature = "std", target_os = "linux"))]
+use crate::WordFiles;
 use crate::image::Storable;
 use crate::runs::Run;
 use crate::{Addr, Full, Hop, Prefix, Rib};
@@ -245,6 +249,10 @@ pub trait Builder<A: Addr>: Send {
     fn holes(&self) -> usize {
         0
     }
+
+    /// Moves the words that tables share into files, if the engine has such words.
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    fn place_in(&mut self, _files: Arc<dyn WordFiles>) {}
 }
 
 /// The mutable side of an engine that keeps routes as they are, nested, and updates each of them on

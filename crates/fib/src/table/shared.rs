@@ -1,30 +1,37 @@
-//! A table with several owners, by reference count.
+//! An array with several owners, by reference count: a table's, or one mapped from a file.
 
 use alloc::sync::Arc;
+use core::any::Any;
 use core::fmt;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-use super::Table;
+#[cfg(all(feature = "std", target_os = "linux"))]
+use core::sync::atomic::AtomicU32;
 
-/// A handle to a table that several owners read without an indirection.
+use super::Table;
+#[cfg(all(feature = "std", target_os = "linux"))]
+use crate::mapped::MappedWords;
+
+/// A handle to an array that several owners read without an indirection.
 pub(crate) struct Shared<T> {
-    /// The pointer of the table, copied here.
+    /// The pointer of the owner, copied here.
     ptr: NonNull<T>,
     len: usize,
-    table: Arc<Table<T>>,
+    /// A `Table<T>` or a `MappedWords`.
+    owner: Arc<dyn Any + Send + Sync>,
 }
 
 // SAFETY: sending a handle shares the items, and the last handle may be dropped on another
-// thread: the same requirements as for an `Arc` of the table, into which the pointer leads.
+// thread: the same requirements as for an `Arc` of the items, into which the pointer leads.
 unsafe impl<T: Send + Sync> Send for Shared<T> {}
 // SAFETY: as above; a shared owner gives out only `&T`.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
-impl<T> Shared<T> {
+impl<T: Send + Sync + 'static> Shared<T> {
     /// Makes the first handle to a table.
     pub(crate) fn new(table: Table<T>) -> Self {
-        Self { ptr: table.ptr, len: table.len, table: Arc::new(table) }
+        Self { ptr: table.ptr, len: table.len, owner: Arc::new(table) }
     }
 
     /// Returns a handle to the first `len` items, or to all if there are fewer.
@@ -33,9 +40,23 @@ impl<T> Shared<T> {
     }
 }
 
+#[cfg(all(feature = "std", target_os = "linux"))]
+impl Shared<AtomicU32> {
+    /// Makes the first handle to words in a file.
+    pub(crate) fn mapped(words: MappedWords) -> Self {
+        let ptr = NonNull::from(&words[..]).cast();
+        Self { ptr, len: words.len(), owner: Arc::new(words) }
+    }
+
+    /// Returns the mapping in which the words lie, if it is one.
+    pub(crate) fn mapping(&self) -> Option<&MappedWords> {
+        self.owner.downcast_ref()
+    }
+}
+
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
-        Self { ptr: self.ptr, len: self.len, table: Arc::clone(&self.table) }
+        Self { ptr: self.ptr, len: self.len, owner: Arc::clone(&self.owner) }
     }
 }
 
@@ -44,9 +65,9 @@ impl<T> Deref for Shared<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the pointer is the one that the table derefs to, and the length is at most that
-        // of the table. The table neither moves its memory nor frees it before it is dropped,
-        // which `table` prevents. There is no `&mut` to it: it was moved into the `Arc`, which
+        // SAFETY: the pointer is the one that the owner derefs to, and the length is at most that
+        // of the owner. The owner neither moves its memory nor frees it before it is dropped,
+        // which `owner` prevents. There is no `&mut` to it: it was moved into the `Arc`, which
         // gives out none.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
@@ -54,6 +75,6 @@ impl<T> Deref for Shared<T> {
 
 impl<T> fmt::Debug for Shared<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.table.fmt(f)
+        write!(f, "Shared({} items)", self.len)
     }
 }

@@ -6,6 +6,8 @@
 //! Chunks are interned: a chunk counts as one user of each chunk below that a
 //! change of its names, however many entries lead to the chunk itself.
 
+#[cfg(all(feature = "std", target_os = "linux"))]
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -14,6 +16,8 @@ use core::ops::Range;
 use super::chunk::{self, HOPS};
 use super::entry::{Entry, PLACES};
 use super::{Chunked, Form, Ranked, direct_bits, stride};
+#[cfg(all(feature = "std", target_os = "linux"))]
+use crate::WordFiles;
 use crate::engine::Builder;
 use crate::engine::leaf::full;
 use crate::runs::{Run, split};
@@ -327,6 +331,11 @@ impl<A: Addr, F: Form> Builder<A> for RankBuilder<A, F> {
 
     fn holes(&self) -> usize {
         self.chunks.holes()
+    }
+
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    fn place_in(&mut self, files: Arc<dyn WordFiles>) {
+        self.chunks.place_in(files);
     }
 }
 

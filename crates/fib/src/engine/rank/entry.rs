@@ -21,8 +21,11 @@ pub(super) const WORD_BITS: u32 = 24;
 /// By how much at most the addresses of one bit are shifted.
 const MOST_SHIFT: u32 = 3;
 
-/// The bits of a place.
-const PLACE_BITS: u32 = 22;
+/// The bits of a place, the lowest of an entry.
+pub const PLACE_BITS: u32 = 22;
+
+/// The bits of width and window, the highest of an entry.
+pub const SHAPE_BITS: u32 = 7;
 
 /// How many places there are.
 pub(super) const PLACES: u64 = 1 << PLACE_BITS;
@@ -162,9 +165,38 @@ impl Entry {
     }
 }
 
+/// How an address leads to a leaf of a chunk: for a program that looks up in the same words.
+///
+/// The bits `SHAPE_BITS..SHAPE_BITS + 3` of an entry, from the top, times 32 are the chunk's `low`. Bits of an
+/// address lead to the leaf of number `(bits - low, at least 0) >> shift`, at most `last`, which has
+/// 2^`width` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkShape {
+    /// The binary logarithm of how many addresses a leaf stands for.
+    pub shift: u32,
+    /// The number of the last leaf.
+    pub last: u32,
+    /// The binary logarithm of the bytes of a leaf.
+    pub width: u32,
+}
+
+impl ChunkShape {
+    /// Returns what the upper [`SHAPE_BITS`] of an entry of `flat` mean; `None` for a hop, and for
+    /// windows that no entry has.
+    pub fn of(upper: u32) -> Option<Self> {
+        let entry = Entry(upper << (32 - SHAPE_BITS));
+        let window = entry.window();
+        (!entry.is_hop() && window != 0).then(|| Self {
+            shift: window & 15,
+            last: window >> 8,
+            width: entry.width(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Entry, WINDOWS, Window};
+    use super::{ChunkShape, Entry, WINDOWS, Window};
 
     #[test]
     fn number_of_windows_is_22() {
@@ -192,6 +224,24 @@ mod tests {
                 assert!(at(255) >= at(last));
             }
         }
+    }
+
+    #[test]
+    fn shape_of_an_entry_leads_to_the_same_leaf() {
+        let mut shapes = 0;
+        for upper in 0..128 {
+            let Some(shape) = ChunkShape::of(upper) else { continue };
+            shapes += 1;
+            for low in 0..8 {
+                let entry = Entry(upper << 25 | low << 22 | 1234);
+                for bits in 0..256u32 {
+                    let leaf = (bits.saturating_sub(low * 32) >> shape.shift).min(shape.last);
+                    assert_eq!(entry.find(bits), (1234, leaf));
+                    assert_eq!(entry.width(), shape.width);
+                }
+            }
+        }
+        assert_eq!(shapes, 3 * 22);
     }
 
     #[test]

@@ -61,6 +61,7 @@ mod wide;
 
 pub use builder::RankBuilder;
 pub(crate) use builder::bytes;
+pub use entry::{ChunkShape, PLACE_BITS, SHAPE_BITS};
 use entry::{Entry, WORD_BITS};
 
 /// How many lookups pass the first table before the chunks of those that need one.
@@ -178,6 +179,23 @@ impl<A: Addr, F: Form> Chunked<A, F> {
     }
 }
 
+impl<A: Addr> Flat<A> {
+    /// Returns the first table, an entry for each value of the upper [`direct_bits`].
+    pub fn direct(&self) -> &[u32] {
+        &self.direct
+    }
+
+    /// Returns the words of the chunks. A clone keeps those that this table reaches.
+    pub fn chunks(&self) -> &PoolSnapshot {
+        &self.chunks
+    }
+
+    /// Returns the binary logarithm of the words in a place.
+    pub fn grain(&self) -> u32 {
+        self.grain
+    }
+}
+
 /// Counts the ones of a word from the first to `bit`, and those before the word.
 #[inline(always)]
 fn rank(word: u32, bit: u32) -> u32 {
@@ -185,18 +203,18 @@ fn rank(word: u32, bit: u32) -> u32 {
 }
 
 /// The number of bits that a chunk resolves: 8, but a quarter of a shorter address.
-const fn stride<A: Addr>() -> u32 {
+pub const fn stride<A: Addr>() -> u32 {
     if A::BITS < 32 { A::BITS / 4 } else { 8 }
 }
 
 /// The number of bits that the first table resolves: 16, but half of a shorter address.
-const fn direct_bits<A: Addr>() -> u32 {
+pub const fn direct_bits<A: Addr>() -> u32 {
     2 * stride::<A>()
 }
 
 /// Returns the bits that chunks begin behind, from the first table on: two numbers for IPv4, 14 for IPv6.
 #[inline(always)]
-fn stages<A: Addr>() -> impl Iterator<Item = u32> {
+pub fn stages<A: Addr>() -> impl Iterator<Item = u32> {
     (direct_bits::<A>()..A::BITS).step_by(stride::<A>() as usize)
 }
 
