@@ -15,6 +15,7 @@
 //! acl             access lists of ten to ten thousand rules: nanoseconds a packet
 //! gate            packets per second through a gate: no I/O, one core
 //! flowtable       hash schemes for the flow index of the gate, from few flows to nearly full
+//! xdp             lookups in the kernel, by eBPF programs: this table, the kernel's trie, its routes
 //! suez            the cache of answers of a paper, simulated as there and measured here
 //! ```
 //!
@@ -55,6 +56,7 @@ mod record;
 mod rival;
 mod run;
 mod suez;
+mod xdp;
 
 use record::Figure;
 
@@ -90,6 +92,8 @@ enum Command {
     Gate(gate::Args),
     /// Compare hash schemes for the flow index of the gate, by load
     Flowtable(flowtable::Args),
+    /// Measure lookups in the kernel, by eBPF programs
+    Xdp(xdp::Args),
     /// Simulate and measure Suez, a cache of answers before the table
     Suez(Box<suez::Args>),
     /// Run one engine as a process that reads commands from standard input
@@ -120,6 +124,7 @@ fn run_command(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Acl(args) => acl::run(args),
         Command::Gate(args) => gate::run(args),
         Command::Flowtable(args) => flowtable::run(args),
+        Command::Xdp(args) => xdp::run(args),
         Command::Suez(args) => suez::run(args),
         Command::Contestant(args) => contestant::run(args),
     }

@@ -1,0 +1,31 @@
+//! The forwarding table inside the kernel: eBPF programs that look up in the same bytes as this process.
+//!
+//! ```text
+//!   Updater ──commit──► Fib (flat) ──KernelTable::publish──► direct array ─┐
+//!      │                  │ lookups of this process                        ├─► a program: lookup
+//!      └── stores chunks ─┴────────── one BPF array, mapped ───────────────┘
+//! ```
+//!
+//! - [`arrays`]: BPF arrays whose memory this process maps, in which the updater stores chunks.
+//! - [`table`]: the table that programs read, and how a commit gets there without half a change.
+//! - [`grace`]: waits until no program runs any more that could have read a former state.
+//! - [`lookup`]: the lookup as a subroutine in eBPF.
+//! - [`probe`]: many lookups in the kernel by `BPF_PROG_TEST_RUN`, for tests and benchmarks.
+//!
+//! The kernel offers a longest prefix match of its own, `BPF_MAP_TYPE_LPM_TRIE`: a binary trie with an
+//! allocation for each prefix, at which a lookup in a full table takes several hundred nanoseconds. The
+//! engine `flat` takes two or three loads (`fib::engine::rank`) and no instruction that eBPF lacks.
+
+#![forbid(unsafe_code)]
+
+pub mod arrays;
+pub mod grace;
+pub mod lookup;
+pub mod probe;
+mod shapes;
+pub mod table;
+
+pub use arrays::BpfArrays;
+pub use grace::Grace;
+pub use probe::Probe;
+pub use table::{KernelTable, Publication, TableArrays, TableError};
