@@ -10,6 +10,7 @@
 //! - [`table`]: the table that programs read, and how a commit gets there without half a change.
 //! - [`grace`]: waits until no program runs any more that could have read a former state.
 //! - [`lookup`]: the lookup as a subroutine in eBPF.
+//! - [`block`]: block lists, by the lookup of a packet's source.
 //! - [`probe`]: many lookups in the kernel by `BPF_PROG_TEST_RUN`, for tests and benchmarks.
 //!
 //! The kernel offers a longest prefix match of its own, `BPF_MAP_TYPE_LPM_TRIE`: a binary trie with an
@@ -19,6 +20,8 @@
 #![forbid(unsafe_code)]
 
 pub mod arrays;
+pub mod block;
+mod error;
 pub mod grace;
 pub mod lookup;
 pub mod probe;
@@ -26,6 +29,8 @@ mod shapes;
 pub mod table;
 
 pub use arrays::BpfArrays;
+pub use block::{Blocker, ListAction};
+pub use error::ProgramError;
 pub use grace::Grace;
 pub use probe::Probe;
 pub use table::{KernelTable, Publication, TableArrays, TableError};

@@ -5,19 +5,17 @@
 //!                    repeated by one system call
 //! ```
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fib::{Addr, Hop, MappedWords};
 use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
-use port::af_xdp::bpf::asm::{Action, Assembler, BadCode, Cond, Label, Op, Size};
-use port::af_xdp::bpf::{LoadError, Map, Program};
+use port::af_xdp::bpf::asm::{Action, Assembler, Cond, Label, Op, Size};
+use port::af_xdp::bpf::{Map, Program};
 
 use crate::arrays::BpfArray;
-use crate::{TableArrays, lookup};
+use crate::{ProgramError, TableArrays, lookup};
 
 /// The lookups of one run, which share its overhead.
 pub const BATCH: u32 = 64;
@@ -83,11 +81,11 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`ProbeError`].
+    /// [`ProgramError`].
     pub fn load<'m>(
         &'m self,
         append: impl FnOnce(&mut Assembler<'m>, Label),
-    ) -> Result<Program, ProbeError> {
+    ) -> Result<Program, ProgramError> {
         let mut asm = Assembler::new();
         let lookup = asm.label();
         self.append(&mut asm, lookup);
@@ -141,8 +139,8 @@ impl Probe {
     ///
     /// # Errors
     ///
-    /// [`ProbeError`].
-    pub fn new<A: Addr>(keys: Keys, table: &TableArrays<A>) -> Result<Self, ProbeError> {
+    /// [`ProgramError`].
+    pub fn new<A: Addr>(keys: Keys, table: &TableArrays<A>) -> Result<Self, ProgramError> {
         let program = keys.load(|asm, label| lookup::append(asm, label, table))?;
         Ok(Self { program, keys })
     }
@@ -190,44 +188,5 @@ impl Probe {
             *answer = Hop(word.load(Ordering::Relaxed));
         }
         Ok(run.duration.as_nanos() as f64 / f64::from(BATCH))
-    }
-}
-
-/// The reason why a probe was not loaded.
-#[derive(Debug)]
-pub enum ProbeError {
-    /// The code is malformed.
-    Code(BadCode),
-    /// The kernel has refused it.
-    Load(LoadError),
-}
-
-impl From<BadCode> for ProbeError {
-    fn from(error: BadCode) -> Self {
-        Self::Code(error)
-    }
-}
-
-impl From<LoadError> for ProbeError {
-    fn from(error: LoadError) -> Self {
-        Self::Load(error)
-    }
-}
-
-impl fmt::Display for ProbeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(error) => error.fmt(f),
-            Self::Load(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for ProbeError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Code(error) => Some(error),
-            Self::Load(error) => Some(error),
-        }
     }
 }

@@ -1,0 +1,237 @@
+//! Block lists in the kernel: the verdict on each frame, and its count, are those of a scan of all lists.
+//!
+//! Needs root (`CAP_BPF`), hence the feature `root-tests`.
+
+use std::path::PathBuf;
+
+use feed::Options;
+use fib::{Addr, Prefix};
+use fingerpost_xdp::block::filter::{Count, Counts};
+use fingerpost_xdp::{Blocker, ListAction, Publication};
+use port::af_xdp::bpf::asm::Action;
+
+const PASS: u32 = Action::Pass as u32;
+const DROP: u32 = Action::Drop as u32;
+
+/// A frame with this source, and as many tags.
+fn frame(source: Source, tags: usize) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    for tag in 0..tags {
+        frame.extend(if tag == 0 && tags == 2 { [0x88, 0xa8] } else { [0x81, 0x00] });
+        frame.extend([0, 7]);
+    }
+    match source {
+        Source::V4(addr) => {
+            frame.extend([0x08, 0x00, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+            frame.extend(addr.to_be_bytes());
+            frame.extend([203, 0, 113, 1]);
+        }
+        Source::V6(addr) => {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 6, 17, 64]);
+            frame.extend(addr.to_be_bytes());
+            frame.extend([0x20; 16]);
+        }
+    }
+    frame.extend([0; 26]);
+    frame
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    V4(u32),
+    V6(u128),
+}
+
+/// A list of both families.
+#[derive(Clone, Default)]
+struct List {
+    v4: Vec<Prefix<u32>>,
+    v6: Vec<Prefix<u128>>,
+}
+
+impl List {
+    fn contains(&self, source: Source) -> bool {
+        match source {
+            Source::V4(addr) => self.v4.iter().any(|prefix| prefix.contains(addr)),
+            Source::V6(addr) => self.v6.iter().any(|prefix| prefix.contains(addr)),
+        }
+    }
+}
+
+/// A prefix among few upper bits, so that prefixes are nested.
+fn prefix<A: Addr>(rng: &mut fastrand::Rng) -> Prefix<A> {
+    let upper = 0x0a00 + rng.u128(..2);
+    let addr = (upper << 112 | rng.u128(..) >> 16) >> (128 - A::BITS);
+    Prefix::truncate(A::from_u128(addr), rng.u32(8..=A::BITS))
+}
+
+/// The lists, the same in a program, and what its counters must be.
+struct Model {
+    actions: Vec<ListAction>,
+    lists: Vec<List>,
+    blocker: Blocker,
+    expected: Counts,
+}
+
+impl Model {
+    fn new(actions: &[ListAction]) -> Self {
+        let lists = vec![List::default(); actions.len()];
+        let counts = vec![Count::default(); actions.len()];
+        let expected = Counts { lists: counts, ..Counts::default() };
+        let blocker = Blocker::new(actions).unwrap();
+        Self { actions: actions.to_vec(), lists, blocker, expected }
+    }
+
+    /// Runs the program on a frame and compares the verdict with the scan.
+    fn check(&mut self, source: Source, tags: usize) {
+        let first = self.lists.iter().position(|list| list.contains(source));
+        let frame = frame(source, tags);
+        let run = self.blocker.program().test_run(&frame, 1).unwrap();
+        let drops = first.is_some_and(|list| self.actions[list] == ListAction::Drop);
+        assert_eq!(run.retval, if drops { DROP } else { PASS }, "{source:?} in {first:?}");
+        assert_eq!(run.output, frame, "the frame is not changed");
+        let count = match first {
+            Some(list) => &mut self.expected.lists[list],
+            None => &mut self.expected.not_listed,
+        };
+        count.packets += 1;
+        count.bytes += frame.len() as u64;
+    }
+
+    fn check_counts(&self) {
+        assert_eq!(self.blocker.counts().unwrap(), self.expected);
+    }
+}
+
+#[test]
+fn verdicts_and_counts_are_those_of_a_scan() {
+    use ListAction::{Drop, Pass};
+    let mut rng = fastrand::Rng::with_seed(30);
+    let mut model = Model::new(&[Pass, Drop, Drop, Pass, Drop]);
+    let mut replaced = 0;
+    for _ in 0..60 {
+        for _ in 0..rng.usize(1..20) {
+            let nth = rng.usize(..5);
+            let list = &mut model.lists[nth];
+            if rng.u8(..5) == 0 {
+                list.v4 = (0..rng.usize(..60)).map(|_| prefix(&mut rng)).collect();
+                list.v6 = (0..rng.usize(..60)).map(|_| prefix(&mut rng)).collect();
+                model.blocker.replace(nth, &list.v4, &list.v6);
+            } else {
+                let (v4, v6) = (prefix(&mut rng), prefix(&mut rng));
+                model.blocker.set_v4(nth, v4, true);
+                model.blocker.set_v6(nth, v6, true);
+                list.v4.push(v4);
+                list.v6.push(v6);
+                if rng.bool() {
+                    let gone = list.v4[rng.usize(..list.v4.len())];
+                    assert!(model.blocker.set_v4(nth, gone, false));
+                    assert!(!model.blocker.set_v4(nth, gone, false));
+                    list.v4.retain(|prefix| *prefix != gone);
+                }
+            }
+        }
+        replaced += u32::from(model.blocker.commit().unwrap() == Publication::Replaced);
+        for _ in 0..60 {
+            let tags = rng.usize(..3);
+            model.check(Source::V4(prefix::<u32>(&mut rng).last()), tags);
+            model.check(Source::V6(prefix::<u128>(&mut rng).addr()), tags);
+        }
+        model.check(Source::V4(rng.u32(..)), 0);
+        model.check_counts();
+    }
+    assert!(replaced > 0, "the tables have outgrown their arrays");
+}
+
+#[test]
+fn other_protocols_and_short_headers_pass() {
+    let mut model = Model::new(&[ListAction::Drop]);
+    let all = ("0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap());
+    model.blocker.replace(0, &[all.0], &[all.1]);
+    model.blocker.commit().unwrap();
+    let (v4, v6) = (Source::V4(1), Source::V6(1));
+    let mut arp = frame(v4, 0);
+    arp[12..14].copy_from_slice(&[0x08, 0x06]);
+    let three_tags = [&frame(v4, 2)[..12], &[0x81, 0, 0, 7], &frame(v4, 2)[12..]].concat();
+    let short = |source, tags, end: usize| frame(source, tags)[..14 + 4 * tags + end].to_vec();
+    let others =
+        [arp, three_tags, short(v4, 0, 19), short(v4, 2, 19), short(v6, 0, 39), short(v6, 1, 39)];
+    for frame in &others {
+        let run = model.blocker.program().test_run(frame, 1).unwrap();
+        assert_eq!(run.retval, PASS, "{frame:x?}");
+    }
+    for frame in [short(v4, 0, 20), short(v6, 0, 40), short(v6, 2, 40)] {
+        assert_eq!(model.blocker.program().test_run(&frame, 1).unwrap().retval, DROP);
+    }
+    let counts = model.blocker.counts().unwrap();
+    assert_eq!((counts.others.packets, counts.lists[0].packets), (others.len() as u64, 3));
+    assert_eq!(counts.others.bytes, others.iter().map(|frame| frame.len() as u64).sum::<u64>());
+}
+
+#[test]
+fn thirty_lists_are_the_most() {
+    let mut model = Model::new(&[ListAction::Drop; 30]);
+    for nth in 0..30u32 {
+        let prefix = Prefix::truncate(0x0a00_0000 + (nth << 8), 24);
+        model.lists[nth as usize].v4.push(prefix);
+        model.blocker.set_v4(nth as usize, prefix, true);
+    }
+    model.blocker.commit().unwrap();
+    (0..32).for_each(|nth| model.check(Source::V4(0x0a00_0001 + (nth << 8)), 0));
+    model.check_counts();
+    assert!(Blocker::new(&[ListAction::Drop; 31]).unwrap_err().to_string().contains("at most 30"));
+}
+
+/// The lists of the data: each of their prefixes, and what is around, against a search in the sorted
+/// list.
+#[test]
+fn real_lists_agree_with_a_search() {
+    let data = std::env::var_os("FINGERPOST_DATA").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
+        PathBuf::from,
+    );
+    let names = [
+        "firehol_level1-2026.netset",
+        "firehol_level2-2026.netset",
+        "firehol_level3-2026.netset",
+        "firehol_abusers_30d-2026.netset",
+        "ipsum-20260822.txt",
+    ];
+    let mut blocker = Blocker::new(&[ListAction::Drop; 5]).unwrap();
+    let mut ranges: Vec<Vec<(u32, u32)>> = Vec::new();
+    for (nth, name) in names.iter().enumerate() {
+        let path = data.join(format!("list-{name}.gz"));
+        let list = feed::load(&path, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+        let prefixes: Vec<Prefix<u32>> = list.v4.iter().map(|&(prefix, _)| prefix).collect();
+        blocker.replace(nth, &prefixes, &[]);
+        // Disjoint ranges, in order: nested prefixes are joined.
+        let mut disjoint: Vec<(u32, u32)> = Vec::new();
+        for prefix in prefixes {
+            if disjoint.last().is_none_or(|&(_, end)| end < prefix.addr()) {
+                disjoint.push((prefix.addr(), prefix.last()));
+            }
+        }
+        ranges.push(disjoint);
+    }
+    blocker.commit().unwrap();
+    let mut checked = 0;
+    let addrs = ranges
+        .iter()
+        .flatten()
+        .flat_map(|&(first, last)| [first.wrapping_sub(1), first, last, last.wrapping_add(1)]);
+    for addr in addrs {
+        let contains = |list: &Vec<(u32, u32)>| {
+            let at = list.partition_point(|&(first, _)| first <= addr);
+            at > 0 && addr <= list[at - 1].1
+        };
+        let want: u32 =
+            (0..).zip(&ranges).map(|(bit, list)| u32::from(contains(list)) << bit).sum();
+        assert_eq!(blocker.lists_of(addr), want, "{addr:x}");
+        if checked % 16 == 0 {
+            let run = blocker.program().test_run(&frame(Source::V4(addr), 0), 1).unwrap();
+            assert_eq!(run.retval, if want == 0 { PASS } else { DROP }, "{addr:x}");
+        }
+        checked += 1;
+    }
+    assert!(checked > 1_000_000, "{checked} addresses");
+}
