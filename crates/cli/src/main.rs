@@ -15,6 +15,7 @@
 //! show WHAT            prints the state of a running router, gate or grantor
 //! reload               makes a running router reload its configuration
 //! promote, demote IF   switches an interface between forwarding and observing
+//! block IF...          drops the packets of listed sources in the driver
 //! monitor              prints the events of a running router
 //! save                 makes a running router save an image of its tables
 //! top                  shows a running router on one screen
@@ -40,6 +41,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use output::failure::{explain, is_broken_pipe};
 
 mod acl;
+mod block;
 mod bundle;
 mod bundle_check;
 mod check;
@@ -97,6 +99,8 @@ enum Command {
     Grantor(grantor::Args),
     /// Run an attack against a server on this machine, with and without the gate
     Lab(lab::Args),
+    /// Drop the packets of listed sources at interfaces, without forwarding
+    Block(block::Args),
     /// Query flows of a running gate, or retract them
     Flow(flow::Args),
     /// Explain access lists of a configuration, or write them for nftables
@@ -158,6 +162,7 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Gate(args) => gate::run(&args),
         Command::Grantor(args) => grantor::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Block(args) => block::run(&args),
         Command::Flow(args) => flow::run(&args),
         Command::Acl(args) => acl::run(&args),
         Command::Show(args) => show::run(&args),

@@ -1,0 +1,162 @@
+//! Contents of a list that are held: reported and not applied.
+//!
+//! A published list that is damaged, cut off or poisoned must not take a host off the network, nor open it. A
+//! block list is held if it contains
+//!
+//! - the default route;
+//! - an address of this host;
+//! - a neighbor of a BGP session of this host (a TCP connection with port 179);
+//!
+//! and any list if it has become less than half as long. SIGHUP applies a shorter list, after a look at it; what
+//! it contains is held in any case.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use anyhow::Context;
+use fib::{Addr, Prefix};
+use nix::ifaddrs::getifaddrs;
+
+/// The port of BGP (RFC 4271).
+const BGP: u16 = 179;
+/// `TCP_ESTABLISHED` in /proc/net/tcp.
+const ESTABLISHED: &str = "01";
+
+/// Addresses that no block list may contain, and the reason.
+pub(super) struct Protected {
+    v4: Vec<(u32, String)>,
+    v6: Vec<(u128, String)>,
+}
+
+impl Protected {
+    /// Collects the addresses of this host, and of its BGP neighbors.
+    pub(super) fn of_this_host() -> anyhow::Result<Self> {
+        let mut protected = Self { v4: Vec::new(), v6: Vec::new() };
+        for interface in getifaddrs().context("listing the addresses of this host")? {
+            let Some(address) = interface.address else { continue };
+            let why = format!("an address of {}", interface.interface_name);
+            if let Some(address) = address.as_sockaddr_in() {
+                protected.add(IpAddr::V4(address.ip()), why);
+            } else if let Some(address) = address.as_sockaddr_in6() {
+                protected.add(IpAddr::V6(address.ip()), why);
+            }
+        }
+        for path in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
+            // A kernel without IPv6 has no file for it.
+            let text = match fs::read_to_string(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                text => text.with_context(|| format!("reading {path}"))?,
+            };
+            for address in bgp_neighbors(&text) {
+                protected.add(address, "a neighbor of a BGP session".into());
+            }
+        }
+        Ok(protected)
+    }
+
+    fn add(&mut self, address: IpAddr, why: String) {
+        match address.to_canonical() {
+            IpAddr::V4(address) => self.v4.push((address.into(), why)),
+            IpAddr::V6(address) => self.v6.push((address.into(), why)),
+        }
+    }
+
+    /// Returns the reason to hold a block list with these prefixes.
+    pub(super) fn reason(&self, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) -> Option<String> {
+        let four = |addr: u32| Ipv4Addr::from(addr).to_string();
+        let six = |addr: u128| Ipv6Addr::from(addr).to_string();
+        reason(&self.v4, v4, four).or_else(|| reason(&self.v6, v6, six))
+    }
+}
+
+fn reason<A: Addr>(
+    protected: &[(A, String)],
+    prefixes: &[Prefix<A>],
+    text: impl Fn(A) -> String,
+) -> Option<String> {
+    if let Some(default) = prefixes.iter().find(|prefix| prefix.len() == 0) {
+        return Some(format!("it contains {default}"));
+    }
+    protected.iter().find_map(|(addr, why)| {
+        let prefix = prefixes.iter().find(|prefix| prefix.contains(*addr))?;
+        Some(format!("{prefix} contains {}, {why}", text(*addr)))
+    })
+}
+
+/// Returns the reason to hold a list that had `before` prefixes and now has `after`.
+pub(super) fn shrinks(before: usize, after: usize) -> Option<String> {
+    (after < before.div_ceil(2))
+        .then(|| format!("it has {after} prefixes where it had {before}; SIGHUP applies it"))
+}
+
+/// Finds the remote addresses of BGP sessions in the text of /proc/net/tcp or tcp6.
+fn bgp_neighbors(text: &str) -> impl Iterator<Item = IpAddr> {
+    text.lines().skip(1).filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (local, remote, state) = (fields.next()?, fields.next()?, fields.next()?);
+        let port = |socket: &str| u16::from_str_radix(socket.rsplit_once(':')?.1, 16).ok();
+        let is_bgp = state == ESTABLISHED && [local, remote].iter().any(|s| port(s) == Some(BGP));
+        is_bgp.then(|| address(remote.rsplit_once(':')?.0)).flatten()
+    })
+}
+
+/// Reads an address as these files have it: words of 32 bits in hexadecimal, in the machine's order.
+fn address(text: &str) -> Option<IpAddr> {
+    let mut bytes = Vec::with_capacity(16);
+    for at in (0..text.len()).step_by(8) {
+        bytes.extend(u32::from_str_radix(text.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    }
+    match bytes[..] {
+        [a, b, c, d] => Some(Ipv4Addr::new(a, b, c, d).into()),
+        _ => <[u8; 16]>::try_from(bytes).ok().map(|bytes| Ipv6Addr::from(bytes).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Protected, bgp_neighbors, shrinks};
+    use std::net::IpAddr;
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn established_sessions_of_bgp_are_found() {
+        let text = "  sl  local_address rem_address   st tx_queue rx_queue\n\
+            0: 0100007F:00B3 0200000A:C000 01 00000000:00000000\n\
+            1: 0100007F:C001 0300000A:00B3 01 00000000:00000000\n\
+            2: 0100007F:C001 0400000A:00B3 06 00000000:00000000\n\
+            3: 0100007F:0016 0500000A:C002 01 00000000:00000000\n\
+            4: 00000000000000000000000001000000:C003 B80D0120000000000000000001000000:00B3 01 0:0\n";
+        let wanted: Vec<IpAddr> =
+            ["10.0.0.2", "10.0.0.3", "2001:db8::1"].map(|a| a.parse().unwrap()).into();
+        assert_eq!(bgp_neighbors(text).collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
+    fn list_with_a_protected_address_or_everything_is_held() {
+        let mut protected = Protected { v4: Vec::new(), v6: Vec::new() };
+        protected.add("192.0.2.1".parse().unwrap(), "an address of eth0".into());
+        protected.add("::ffff:192.0.2.9".parse().unwrap(), "mapped".into());
+        protected.add("2001:db8::1".parse().unwrap(), "an address of eth0".into());
+        let v4 = |text: &str| protected.reason(&[text.parse().unwrap()], &[]);
+        let v6 = |text: &str| protected.reason(&[], &[text.parse().unwrap()]);
+        assert_eq!(v4("192.0.2.2/32"), None);
+        assert_eq!(v6("2001:db8:1::/48"), None);
+        let contains = "192.0.2.0/29 contains 192.0.2.1, an address of eth0";
+        assert_eq!(v4("192.0.2.0/29").as_deref(), Some(contains));
+        assert_eq!(v4("192.0.2.8/29").as_deref(), Some("192.0.2.8/29 contains 192.0.2.9, mapped"));
+        assert_eq!(v4("0.0.0.0/0").as_deref(), Some("it contains 0.0.0.0/0"));
+        let contains = "2001:db8::/32 contains 2001:db8::1, an address of eth0";
+        assert_eq!(v6("2001:db8::/32").as_deref(), Some(contains));
+        assert_eq!(v6("::/0").as_deref(), Some("it contains ::/0"));
+    }
+
+    #[test]
+    fn list_of_less_than_half_is_held() {
+        assert_eq!(
+            (shrinks(0, 0), shrinks(1, 1), shrinks(10, 5), shrinks(9, 5)),
+            (None, None, None, None)
+        );
+        assert!(shrinks(10, 4).is_some() && shrinks(9, 4).is_some() && shrinks(1, 0).is_some());
+    }
+}

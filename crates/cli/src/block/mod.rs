@@ -1,0 +1,238 @@
+//! `fingerpost block INTERFACE... --block FILE`: drops the packets of listed sources in the driver, and forwards
+//! nothing: for a host, or for a router of another make.
+//!
+//! ```text
+//!   files of prefixes ─► lists, in the order of priority ─► Blocker ─► XDP program ─► each interface
+//!      ▲ looked at ten times a second                          └─► counters ─► standard output
+//! ```
+//!
+//! Lists of `--allow` come before those of `--block`, each in the order given; the first that contains a
+//! source decides. A file that changes is read again, and its list replaced in one step. Some
+//! contents are *held*: logged, and not applied (`hold.rs`).
+//!
+//! However the process ends, the kernel removes the program from the interfaces with its descriptors.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use ::xdp::{Blocker, ListAction, Publication};
+use anyhow::{Context, ensure};
+use nix::net::if_::if_nametoindex;
+use output::progress;
+use port::af_xdp::bpf::{AttachError, Link, Mode};
+
+use crate::stop::{SIGINT, SIGTERM, flag_on_sighup, flag_on_signals};
+
+mod hold;
+mod list;
+mod report;
+
+use hold::Protected;
+use list::List;
+
+/// The interval at which files and signals are looked at.
+const TURN: Duration = Duration::from_millis(100);
+
+/// The arguments of `block`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Interfaces whose received packets are examined
+    #[arg(value_name = "INTERFACE", required = true)]
+    interfaces: Vec<String>,
+    /// File of prefixes whose packets are dropped; may be given several times
+    ///
+    /// A line is a prefix or an address, and may have more words or a comment. The file may be compressed.
+    /// It is read again when it changes; write a new file and rename it.
+    #[arg(long, value_name = "FILE", required = true)]
+    block: Vec<PathBuf>,
+    /// File of prefixes whose packets pass, whatever lists of --block contain them; may be given several
+    /// times
+    #[arg(long, value_name = "FILE")]
+    allow: Vec<PathBuf>,
+    /// Count the packets of each list, and drop none
+    #[arg(long)]
+    observe: bool,
+    /// Place of the program: `native`, in the driver; `generic`, in the stack; or native where the driver can
+    #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
+    mode: ModeChoice,
+    /// Print the counters every so many seconds, and not only at the end
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
+    interval: Option<u32>,
+    /// Read the lists, print their sizes and what would be held, and exit
+    #[arg(long)]
+    check: bool,
+    /// Write JSON, a document a line
+    #[arg(short, long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ModeChoice {
+    Auto,
+    Native,
+    Generic,
+}
+
+/// An interface, and the program on it.
+pub(super) struct Attached {
+    name: String,
+    link: Link,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut lists = open_lists(args)?;
+    let protected = Protected::of_this_host()?;
+    if args.check {
+        lists.iter_mut().try_for_each(|list| list.read(&protected, false).map(drop))?;
+        report::print_check(&lists, args.json)?;
+        let is_held = lists.iter().any(|list| list.held().is_some());
+        return Ok(if is_held { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+    }
+    let interfaces = interfaces(&args.interfaces)?;
+    let stop = flag_on_signals(&[SIGINT, SIGTERM])?;
+    let reload = flag_on_sighup()?;
+    let actions: Vec<ListAction> = lists
+        .iter()
+        .map(|list| if args.observe { ListAction::Pass } else { list.action() })
+        .collect();
+    let mut blocker =
+        Blocker::new(&actions).context("block lists need root, or CAP_BPF and CAP_NET_ADMIN")?;
+    for (number, list) in lists.iter_mut().enumerate() {
+        let what = format!("reading {}", list.path().display());
+        let content = progress::during(&what, || list.read(&protected, false))?;
+        if let Some((v4, v6)) = content {
+            blocker.replace(number, &v4, &v6);
+        }
+    }
+    progress::during("building the table", || blocker.commit())?;
+    let attached = attach(&blocker, &interfaces, args.mode)?;
+    log_start(args, &lists, &attached);
+    let mut next =
+        args.interval.map(|seconds| Instant::now() + Duration::from_secs(seconds.into()));
+    while !stop.load(Ordering::Relaxed) {
+        let accepts_all = reload.swap(false, Ordering::Relaxed);
+        refresh(&mut lists, &mut blocker, &attached, accepts_all)?;
+        if let (Some(at), Some(seconds)) = (next, args.interval)
+            && Instant::now() >= at
+        {
+            report::print(&lists, &attached, &blocker, args.json)?;
+            next = Some(at + Duration::from_secs(seconds.into()));
+        }
+        sleep(TURN);
+    }
+    report::print(&lists, &attached, &blocker, args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the lists in the order of their priority.
+fn open_lists(args: &Args) -> anyhow::Result<Vec<List>> {
+    let allow = args.allow.iter().map(|path| (path, ListAction::Pass));
+    let block = args.block.iter().map(|path| (path, ListAction::Drop));
+    let files: Vec<_> = allow.chain(block).collect();
+    let mut seen = HashSet::new();
+    for (path, _) in &files {
+        ensure!(seen.insert(path), "{}: the file is given twice", path.display());
+    }
+    Ok(files.into_iter().map(|(path, action)| List::new(path, action)).collect())
+}
+
+/// Finds the indexes of the interfaces.
+fn interfaces(names: &[String]) -> anyhow::Result<Vec<(String, u32)>> {
+    let mut found: Vec<(String, u32)> = Vec::new();
+    for name in names {
+        let index = if_nametoindex(name.as_str())
+            .with_context(|| format!("no interface {name}; `ip link` lists those there are"))?;
+        ensure!(found.iter().all(|(_, other)| *other != index), "{name} is given twice");
+        found.push((name.clone(), index));
+    }
+    Ok(found)
+}
+
+/// Attaches the program to all interfaces, or to none.
+fn attach(
+    blocker: &Blocker,
+    interfaces: &[(String, u32)],
+    choice: ModeChoice,
+) -> anyhow::Result<Vec<Attached>> {
+    let link = |index: u32| match choice {
+        ModeChoice::Native => Link::attach(blocker.program(), index, Mode::Native),
+        ModeChoice::Generic => Link::attach(blocker.program(), index, Mode::Generic),
+        ModeChoice::Auto => match Link::attach(blocker.program(), index, Mode::Native) {
+            Err(AttachError::Unsupported) => Link::attach(blocker.program(), index, Mode::Generic),
+            other => other,
+        },
+    };
+    let attach = |(name, index): &(String, u32)| {
+        let link = link(*index).with_context(|| format!("attaching the program to {name}"))?;
+        Ok(Attached { name: name.clone(), link })
+    };
+    interfaces.iter().map(attach).collect()
+}
+
+/// Reads the files that have changed, and shows the changes to the program.
+fn refresh(
+    lists: &mut [List],
+    blocker: &mut Blocker,
+    attached: &[Attached],
+    accepts_all: bool,
+) -> anyhow::Result<()> {
+    let mut protected = None;
+    let mut changed = Vec::new();
+    for (number, list) in lists.iter_mut().enumerate() {
+        if !accepts_all && !list.has_changed() {
+            continue;
+        }
+        let protected = match &protected {
+            Some(protected) => protected,
+            None => protected.insert(Protected::of_this_host()?),
+        };
+        match list.read(protected, accepts_all) {
+            Ok(Some((v4, v6))) => {
+                blocker.replace(number, &v4, &v6);
+                changed.push(number);
+            }
+            Ok(None) => {}
+            Err(error) => log::error!("{error:#}; the list stays as it was"),
+        }
+    }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    match blocker.commit() {
+        Ok(publication) => {
+            if publication == Publication::Replaced {
+                replace(blocker, attached);
+            }
+            for number in changed {
+                let list = &lists[number];
+                log::info!("{}: {} prefixes", list.path().display(), list.len());
+            }
+        }
+        Err(error) => {
+            log::error!("{error}; the lists stay as they were, and the next change applies all");
+        }
+    }
+    Ok(())
+}
+
+/// Puts the blocker's program in place of the present one.
+fn replace(blocker: &Blocker, attached: &[Attached]) {
+    for Attached { name, link } in attached {
+        if let Err(error) = link.replace(blocker.program()) {
+            log::error!("{name}: the program with the new lists is not attached: {error}");
+        }
+    }
+}
+
+fn log_start(args: &Args, lists: &[List], attached: &[Attached]) {
+    let prefixes: usize = lists.iter().map(List::len).sum();
+    let places: Vec<String> =
+        attached.iter().map(|at| format!("{} ({})", at.name, at.link.mode())).collect();
+    let verb = if args.observe { "observing" } else { "blocking" };
+    log::info!("{verb} by {prefixes} prefixes on {}; Ctrl-C stops", places.join(", "));
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# `fingerpost block` protects a host: packets of listed sources end before its kernel, all others reach it.
+#
+#   client c0 ── s0 server      10.1.0.2 ── 10.1.0.1, fd01::2 ── fd01::1; the client has listed addresses, too
+#
+# Lists of both families, an exception before them, counters to the packet; files that change while packets come, up to
+# a table that outgrows its arrays; contents that are held, and SIGHUP; a process that is killed; wrong arguments.
+. "$(dirname "$0")/lib/namespaces.sh"
+
+namespace client
+namespace server
+join client c0 02:00:00:00:01:02 server s0 02:00:00:00:01:01
+within client ip addr add 10.1.0.2/24 dev c0
+within server ip addr add 10.1.0.1/24 dev s0
+within client ip addr add fd01::2/64 dev c0
+within server ip addr add fd01::1/64 dev s0
+sources=(203.0.113.5 203.0.113.200 198.51.100.7 192.0.2.77 2001:db8:9::5 2001:db8:9:1::5)
+for source in "${sources[@]}"; do
+    case $source in
+    *:*) within client ip addr add "$source/128" dev c0 && within server ip route add "$source" via fd01::2 ;;
+    *) within client ip addr add "$source/32" dev c0 && within server ip route add "$source" via 10.1.0.2 ;;
+    esac
+done
+# Neighbors do not ask from a listed source.
+within client ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0
+within client ip -6 neigh replace fd01::1 lladdr 02:00:00:00:01:01 dev c0
+within server ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev s0
+within server ip -6 neigh replace fd01::2 lladdr 02:00:00:00:01:02 dev s0
+
+# Whether three pings from a source are answered.
+answered() { # SOURCE
+    local target=10.1.0.1
+    case $1 in *:*) target=fd01::1 ;; esac
+    within client ping -q -c 3 -i 0.02 -W 1 -I "$1" "$target" | has_line " 0% packet loss"
+}
+put() { printf '%s\n' "${@:2}" >"$work/new" && mv "$work/new" "$work/$1"; } # FILE LINE...
+attached() { within server ip link show s0 | has_line 'xdp'; }
+
+put allow 203.0.113.128/25 2001:db8:9:1::/64
+put bad "# unwanted sources" "203.0.113.0/24 a word for people" 198.51.100.7
+put worse "2001:db8:9::/48 ; a comment"
+arguments=(--allow "$work/allow" --block "$work/bad" --block "$work/worse")
+
+for source in "${sources[@]}"; do answered "$source" || fail "$source is not answered before the start"; done
+
+launch server "$program" block s0 "${arguments[@]}" -j >"$work/first.json" 2>"$work/first.log"
+wait_for 20 attached || fail "no program: $(cat "$work/first.log")"
+for source in 203.0.113.200 192.0.2.77 2001:db8:9:1::5 10.1.0.2 fd01::2; do
+    answered "$source" || fail "$source is not answered"
+done
+for source in 203.0.113.5 198.51.100.7 2001:db8:9::5; do
+    if answered "$source"; then fail "$source is answered"; fi
+done
+
+# A change is effective soon, and removes what is no longer there.
+put bad "203.0.113.0/24" "192.0.2.64/26"
+wait_for 15 eval '! answered 192.0.2.77' || fail "a new line has no effect"
+wait_for 15 answered 198.51.100.7 || fail "a removed line has an effect"
+
+# A table that outgrows its arrays: the program is replaced, and no packet is lost meanwhile.
+within client ping -q -c 400 -i 0.01 -W 1 10.1.0.1 >"$work/ping" &
+ping=$!
+sleep 0.5
+"$python" -c 'print("192.0.2.64/26\n203.0.113.0/24", *(f"100.{i >> 8 & 255}.{i & 255}.{i * 7 & 255}" for i in range(60000)), sep="\n")' >"$work/new"
+mv "$work/new" "$work/bad"
+wait_for 30 eval 'grep -q "bad: 6000[0-9] prefixes" "$work/first.log"' || fail "no 60,000 prefixes: $(cat "$work/first.log")"
+wait "$ping" || true
+has_line " 0% packet loss" <"$work/ping" || fail "packets are lost while the program is replaced: $(cat "$work/ping")"
+answered 198.51.100.7 && ! answered 192.0.2.77 || fail "other verdicts by the larger table"
+
+# Held: the host's own address, everything, and a list that has lost most of its lines.
+hold() { # TEXT LINE...
+    put bad "${@:2}"
+    wait_for 15 grep -qF -- "$1" "$work/first.log" || fail "it does not log \"$1\": $(tail -3 "$work/first.log")"
+    answered 10.1.0.2 && ! answered 192.0.2.77 || fail "a list that is held is applied"
+}
+hold "10.1.0.0/24 contains 10.1.0.1, an address of s0" 10.1.0.0/24
+hold "it contains 0.0.0.0/0" 0.0.0.0/0
+hold "it has 1 prefixes where it had 6000" 198.51.100.7
+kill -HUP "$launched"
+wait_for 15 eval '! answered 198.51.100.7 && answered 192.0.2.77' || fail "SIGHUP does not apply a shorter list"
+# A file that goes leaves the list.
+rm "$work/bad"
+wait_for 15 grep -qF "the list stays as it was" "$work/first.log" || fail "a file that is missing is not logged"
+! answered 198.51.100.7 || fail "a file that is missing empties its list"
+
+kill -INT "$launched"
+wait "$launched" || fail "block ended with $?: $(cat "$work/first.log")"
+! attached || fail "the program stays"
+json '
+allow, bad, worse = d["lists"]
+assert (allow["action"], bad["action"]) == ("pass", "drop"), d
+assert d["interfaces"][0]["name"] == "s0" and d["interfaces"][0]["mode"] in ("native", "generic"), d
+assert allow["packets"] == 6, d
+assert worse["packets"] == 3 and worse["v6"] == 1, d
+assert bad["packets"] >= 12 and bad["v4"] == 1, d
+assert d["not_listed"]["packets"] > 400, d
+' <"$work/first.json" || fail "other counters"
+
+# Exactly the packets that were sent, and none is dropped while it observes.
+put bad 203.0.113.0/24
+launch server "$program" block s0 "${arguments[@]}" --observe --mode generic --interval 1 >"$work/second.txt" 2>"$work/second.log"
+wait_for 20 attached || fail "no program: $(cat "$work/second.log")"
+answered 203.0.113.5 || fail "a packet is dropped by an observer"
+answered 203.0.113.200 || fail "an exception is dropped by an observer"
+wait_for 15 eval '[ "$(grep -c "not listed" "$work/second.txt")" -ge 2 ]' || fail "no counters each second"
+kill -KILL "$launched"
+wait "$launched" 2>/dev/null || true
+wait_for 15 eval '! attached' || fail "the program stays after SIGKILL"
+awk '$NF ~ /bad$/ { print $1, $2, $3 }' "$work/second.txt" | has_line "^drop 1 3$" || fail "not 3 packets: $(cat "$work/second.txt")"
+awk '$NF ~ /allow$/ { print $1, $2, $3 }' "$work/second.txt" | has_line "^pass 2 3$" || fail "not 3 packets of the exception"
+
+within server "$program" block s0 "${arguments[@]}" --check >"$work/check" || fail "--check: $?"
+has_line 'drop *1 IPv4 *0 IPv6' <"$work/check" || fail "--check prints $(cat "$work/check")"
+put bad 10.0.0.0/8
+refuse_check() { within server "$program" block s0 "${arguments[@]}" --check >"$work/check" 2>"$work/check.log"; }
+if refuse_check; then fail "--check accepts the host's own address"; fi
+has_line 'held: 10.0.0.0/8 contains 10.1.0.1' <"$work/check" || fail "--check prints $(cat "$work/check")"
+
+refuse 1 "no interface eth9" within server "$program" block eth9 "${arguments[@]}"
+refuse 1 "reading the list $work/none" within server "$program" block s0 --block "$work/none"
+refuse 1 "the file is given twice" within server "$program" block s0 --block "$work/bad" --block "$work/bad"
+refuse 2 "required" within server "$program" block s0
+refuse 1 "need root" setpriv --bounding-set -all --inh-caps -all "$program" block lo --block "$work/worse"
