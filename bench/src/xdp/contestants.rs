@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use ::xdp::probe::Keys;
 use ::xdp::{BpfArrays, KernelTable, Probe};
 use anyhow::Context;
-use fib::{Family, Hop, Prefix, Rib, Updater};
+use fib::{Choice, Family, Hop, Prefix, Rib, Updater};
 use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R4, R10};
 use port::af_xdp::bpf::asm::{Assembler, Cond, Helper, Label, Op, Size};
 use port::af_xdp::bpf::{Kind, Map};
@@ -26,14 +26,15 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Our table.
-    pub(super) fn flat<A: Family>(rib: Rib<A>, keys: u32) -> anyhow::Result<Self> {
+    /// Our table, of the engine `flat` or `rank`.
+    pub(super) fn ours<A: Family>(rib: Rib<A>, choice: Choice, keys: u32) -> anyhow::Result<Self> {
         let files = BpfArrays::new("chunks");
-        let updater = Updater::new_in(rib, files.clone(), 2)?;
+        let updater = Updater::new_in(rib, choice, 2, files.clone())?;
         let table = KernelTable::new(&files, updater.fib())?;
         let probe = Probe::new(Keys::new::<A>(keys)?, table.arrays())?;
         let bytes = updater.fib().footprint();
-        Ok(Self::new("flat", probe, bytes, (updater, table)))
+        let name = if choice == Choice::Rank { "rank" } else { "flat" };
+        Ok(Self::new(name, probe, bytes, (updater, table)))
     }
 
     /// The kernel's trie.

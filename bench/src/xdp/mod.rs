@@ -2,7 +2,7 @@
 //!
 //! | contestant | lookup |
 //! |---|---|
-//! | `flat` | this project's table in BPF arrays, by our subroutine (`xdp::lookup`) |
+//! | `flat`, `rank` | this project's tables in BPF arrays, by our subroutine (`xdp::lookup`); `rank` for IPv4 |
 //! | `lpm_trie` | the kernel's `BPF_MAP_TYPE_LPM_TRIE`, by `bpf_map_lookup_elem` |
 //! | `fib_lookup` | the kernel's own routing table, by `bpf_fib_lookup` without the neighbor |
 //! | `empty` | none: the time of the rest of the program |
@@ -15,7 +15,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use fib::{Hop, Prefix, Rib};
+use fib::{Choice, Hop, Prefix, Rib};
 use output::progress;
 use serde::Serialize;
 
@@ -154,8 +154,12 @@ fn measure<A: KernelFamily>(
     let keys = args.keys as u32;
     let what = |name: &str| format!("{name}: {} routes", routes.len());
     let mut contestants: Vec<Box<dyn Contestant<A>>> = Vec::new();
-    let flat = progress::during(&what("flat"), || Program::flat(rib.clone(), keys));
-    contestants.push(Box::new(flat?));
+    // `rank` is for IPv4 only.
+    for choice in [Choice::Flat, Choice::Rank].into_iter().take(if A::BITS == 32 { 2 } else { 1 }) {
+        let name = choice.name::<A>();
+        let ours = progress::during(&what(&name), || Program::ours(rib.clone(), choice, keys));
+        contestants.push(Box::new(ours?));
+    }
     if args.rivals.contains(&Rival::LpmTrie) {
         let trie = progress::during(&what("lpm_trie"), || Program::lpm_trie(routes, keys));
         contestants.push(Box::new(trie?));

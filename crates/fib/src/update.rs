@@ -92,8 +92,8 @@ impl<A: Family> Updater<A> {
         Self::with(rib, Layout::new(choice, threads))
     }
 
-    /// The same for [`Choice::Flat`] with the chunks in files, for programs that read
-    /// them there. The words that a table reaches do not change while a
+    /// The same with the words in files that tables share, for programs that read them there: the chunks of
+    /// [`Choice::Flat`] and [`Choice::Rank`]. The words that a table reaches do not change while a
     /// [`PoolSnapshot`](crate::PoolSnapshot) of it lives; another program therefore
     /// needs one that lives as long as it may read.
     ///
@@ -102,8 +102,13 @@ impl<A: Family> Updater<A> {
     /// As [`new`](Self::new). A file that cannot be created is no error: the words are in ordinary
     /// memory then.
     #[cfg(target_os = "linux")]
-    pub fn new_in(rib: Rib<A>, files: Arc<dyn WordFiles>, threads: usize) -> Result<Self, Full> {
-        let layout = Layout { files: Some(files), ..Layout::new(Choice::Flat, threads) };
+    pub fn new_in(
+        rib: Rib<A>,
+        choice: Choice,
+        threads: usize,
+        files: Arc<dyn WordFiles>,
+    ) -> Result<Self, Full> {
+        let layout = Layout { files: Some(files), ..Layout::new(choice, threads) };
         Self::with(rib, layout)
     }
 

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use fingerpost_fib::engine::rank::Flat;
 use fingerpost_fib::{
-    Addr, Family, Fib, Hop, MappedWords, PoolSnapshot, Prefix, Rib, Updater, WordFile, WordFiles,
+    Addr, Choice, Family, Fib, Hop, MappedWords, PoolSnapshot, Prefix, Rib, Updater, WordFile,
+    WordFiles,
 };
 
 /// A file without a name.
@@ -76,7 +77,7 @@ fn agree<A: Family>(fib: &Fib<A>, rib: &Rib<A>, rng: &mut fastrand::Rng) {
 fn follows_changes<A: Family>(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let files = Arc::new(Files::default());
-    let mut updater = Updater::<A>::new_in(Rib::new(), files.clone(), 1).unwrap();
+    let mut updater = Updater::<A>::new_in(Rib::new(), Choice::Flat, 1, files.clone()).unwrap();
     let mut routes = Vec::new();
     for round in 0..400 {
         for _ in 0..rng.usize(1..40) {
@@ -118,7 +119,7 @@ fn words_stay_in_memory_while_no_file_can_be_had() {
     let mut rng = fastrand::Rng::with_seed(3);
     let files = Arc::new(Files::default());
     files.refuses.store(true, Ordering::Relaxed);
-    let mut updater = Updater::<u32>::new_in(Rib::new(), files.clone(), 1).unwrap();
+    let mut updater = Updater::<u32>::new_in(Rib::new(), Choice::Flat, 1, files.clone()).unwrap();
     let mut grow = |updater: &mut Updater<u32>| {
         for _ in 0..3000 {
             updater.announce(prefix(&mut rng), Hop(1 + rng.u32(..300)));

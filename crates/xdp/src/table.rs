@@ -1,4 +1,4 @@
-//! A table of the engine `flat` in BPF arrays: what programs read, and how commits get there.
+//! A table of the engine `flat` or `rank` in BPF arrays: what programs read, and how commits get there.
 //!
 //! ```text
 //!   direct   one array: an entry for each value of the first 16 bits; a commit stores
@@ -26,7 +26,7 @@
 //! in their place ([`Link::replace`](port::af_xdp::bpf::Link::replace)), which the kernel does without a
 //! gap.
 //!
-//! Limits: those of `flat`, 2^30 hops and 2^28 words; 256 KiB and the chunks for each set.
+//! Limits: those of the engine, 2^30 hops and 2^28 words; 256 KiB and the chunks for each set.
 
 use std::any::Any;
 use std::error::Error;
@@ -36,7 +36,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fib::engine::rank::{ChunkShape, Flat, PLACE_BITS, SHAPE_BITS, direct_bits, stages, stride};
+use fib::engine::rank::{
+    ChunkShape, Flat, PLACE_BITS, Rank, SHAPE_BITS, WORD_BITS, direct_bits, stages, stride,
+};
 use fib::{Addr, Family, Fib, Hop, MappedWords, PoolSnapshot, WordFile};
 use port::af_xdp::bpf::Map;
 
@@ -62,19 +64,51 @@ pub struct TableArrays<A> {
     words: MappedWords,
     pub(crate) shapes: Map,
     pub(crate) grain: u32,
+    /// Whether leaves are found by rank.
+    pub(crate) ranked: bool,
     family: PhantomData<A>,
 }
 
+/// The parts of a table that programs read.
+struct Parts<'a> {
+    direct: &'a [u32],
+    chunks: &'a PoolSnapshot,
+    grain: u32,
+    ranked: bool,
+}
+
+impl<'a> Parts<'a> {
+    fn of<A: Family>(fib: &'a Fib<A>) -> Result<Self, TableError> {
+        let engine: &dyn Any = fib.engine();
+        if let Some(flat) = engine.downcast_ref::<Flat<A>>() {
+            let (direct, chunks, grain) = (flat.direct(), flat.chunks(), flat.grain());
+            return Ok(Self { direct, chunks, grain, ranked: false });
+        }
+        if let Some(rank) = engine.downcast_ref::<Rank<A>>() {
+            let (direct, chunks, grain) = (rank.direct(), rank.chunks(), rank.grain());
+            return Ok(Self { direct, chunks, grain, ranked: true });
+        }
+        Err(TableError::Engine(fib.name()))
+    }
+}
+
 impl<A: Addr> TableArrays<A> {
-    fn new(flat: &Flat<A>) -> Result<Self, TableError> {
-        let mapping = flat.chunks().mapping().ok_or(TableError::NoArray(None))?;
+    fn new(parts: &Parts<'_>) -> Result<Self, TableError> {
+        let mapping = parts.chunks.mapping().ok_or(TableError::NoArray(None))?;
         let chunks = Arc::clone(mapping.file());
         let words = MappedWords::new(Arc::clone(&chunks), mapping.len())?;
         let direct = BpfArray::mapped("direct", 1 << direct_bits::<A>())?;
         let shapes = shapes()?;
-        let arrays =
-            Self { direct, chunks, words, shapes, grain: flat.grain(), family: PhantomData };
-        arrays.store(flat.direct());
+        let arrays = Self {
+            direct,
+            chunks,
+            words,
+            shapes,
+            grain: parts.grain,
+            ranked: parts.ranked,
+            family: PhantomData,
+        };
+        arrays.store(parts.direct);
         Ok(arrays)
     }
 
@@ -113,10 +147,16 @@ impl<A: Addr> TableArrays<A> {
             let Some(shape) = ChunkShape::of(entry >> (32 - SHAPE_BITS)) else { break };
             let low = (entry >> PLACE_BITS & 7) * 32;
             let bits = addr.bits(from, stride::<A>()) as u32;
-            let leaf = (bits.saturating_sub(low) >> shape.shift).min(shape.last);
+            let bit = (bits.saturating_sub(low) >> shape.shift).min(shape.last);
+            let mut first = ((entry & ((1 << PLACE_BITS) - 1)) << self.grain) as usize;
+            let mut leaf = bit;
+            if self.ranked {
+                let word = load(&self.words, first + (bit / WORD_BITS) as usize);
+                leaf = (word & 0xff) + (word >> (31 - bit % WORD_BITS)).count_ones();
+                first += shape.words as usize;
+            }
             let byte = leaf << shape.width;
-            let place = (entry & ((1 << PLACE_BITS) - 1)) << self.grain;
-            let word = load(&self.words, (place + byte / 4) as usize);
+            let word = load(&self.words, first + byte as usize / 4);
             entry = word >> (byte % 4 * 8) & mask(shape.width);
         }
         Hop(entry)
@@ -161,11 +201,11 @@ impl<A: Family> KernelTable<A> {
     ///
     /// [`TableError`]; nothing remains in the kernel then.
     pub fn new(files: &Arc<BpfArrays>, fib: &Fib<A>) -> Result<Self, TableError> {
-        let flat = flat(fib)?;
+        let parts = Parts::of(fib)?;
         Ok(Self {
             files: Arc::clone(files),
-            arrays: Arc::new(TableArrays::new(flat).map_err(|error| error.explained(files))?),
-            pin: flat.chunks().clone(),
+            arrays: Arc::new(TableArrays::new(&parts).map_err(|error| error.explained(files))?),
+            pin: parts.chunks.clone(),
             grace: Grace::new()?,
         })
     }
@@ -183,23 +223,23 @@ impl<A: Family> KernelTable<A> {
     ///
     /// O(2^16) comparisons, some 10 µs, and a store for each entry that differs.
     pub fn publish(&mut self, fib: &Fib<A>) -> Result<Publication, TableError> {
-        let flat = flat(fib)?;
-        let in_place = flat
-            .chunks()
+        let parts = Parts::of(fib)?;
+        let in_place = parts
+            .chunks
             .mapping()
             .is_some_and(|mapping| Arc::ptr_eq(mapping.file(), &self.arrays.chunks));
         let publication = if in_place {
-            if self.arrays.store(flat.direct()) == 0 {
+            if self.arrays.store(parts.direct) == 0 {
                 // Every entry, and so every chunk that one reaches, is as before.
                 return Ok(Publication::InPlace);
             }
             Publication::InPlace
         } else {
-            let arrays = TableArrays::new(flat).map_err(|error| error.explained(&self.files))?;
+            let arrays = TableArrays::new(&parts).map_err(|error| error.explained(&self.files))?;
             self.arrays = Arc::new(arrays);
             Publication::Replaced
         };
-        self.grace.retire(std::mem::replace(&mut self.pin, flat.chunks().clone()));
+        self.grace.retire(std::mem::replace(&mut self.pin, parts.chunks.clone()));
         Ok(publication)
     }
 
@@ -209,16 +249,11 @@ impl<A: Family> KernelTable<A> {
     }
 }
 
-fn flat<A: Family>(fib: &Fib<A>) -> Result<&Flat<A>, TableError> {
-    let engine: &dyn Any = fib.engine();
-    engine.downcast_ref().ok_or_else(|| TableError::NotFlat(fib.name()))
-}
-
 /// The reason why a table is not in the kernel.
 #[derive(Debug)]
 pub enum TableError {
     /// The table is of this other engine.
-    NotFlat(String),
+    Engine(String),
     /// The table's words are in ordinary memory, since no BPF array could be created for them.
     NoArray(Option<io::Error>),
     /// Another array, or the mapping of one, was refused.
@@ -244,9 +279,10 @@ impl From<io::Error> for TableError {
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFlat(name) => {
-                write!(f, "the table is of the engine {name}; in the kernel there is only flat")
-            }
+            Self::Engine(name) => write!(
+                f,
+                "the table is of the engine {name}; in the kernel there are only flat and rank"
+            ),
             Self::NoArray(cause) => {
                 f.write_str("the kernel has not created a BPF array for the table")?;
                 match cause {
@@ -264,7 +300,7 @@ impl fmt::Display for TableError {
 impl Error for TableError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::NotFlat(_) | Self::NoArray(None) => None,
+            Self::Engine(_) | Self::NoArray(None) => None,
             Self::NoArray(Some(error)) | Self::System(error) => Some(error),
         }
     }

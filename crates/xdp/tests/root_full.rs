@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use feed::{Change, Label, Options, Update};
-use fib::{Addr, Family, Hop, Prefix, Rib, Updater};
+use fib::{Addr, Choice, Family, Hop, Prefix, Rib, Updater};
 use fingerpost_xdp::probe::Keys;
 use fingerpost_xdp::{BpfArrays, KernelTable, Probe, Publication};
 
@@ -45,9 +45,9 @@ struct InKernel<A: Family> {
 }
 
 impl<A: Family> InKernel<A> {
-    fn new(rib: Rib<A>) -> Self {
+    fn new(rib: Rib<A>, choice: Choice) -> Self {
         let files = BpfArrays::new("chunks");
-        let updater = Updater::new_in(rib, files.clone(), 2).unwrap();
+        let updater = Updater::new_in(rib, choice, 2, files.clone()).unwrap();
         let table = KernelTable::new(&files, updater.fib()).unwrap();
         let keys = Keys::new::<A>(SLICE as u32).unwrap();
         let begin = Instant::now();
@@ -116,8 +116,8 @@ fn three_full_tables_in_the_kernel_answer_as_the_routes() {
     let v6 = feed::load(path(V6), &Options::default()).unwrap().v6;
     // A table of a VRF: every third route.
     let vrf: Vec<_> = v4.iter().copied().step_by(3).collect();
-    let (v4, vrf, v6) =
-        (InKernel::new(rib(&v4)), InKernel::new(rib(&vrf)), InKernel::new(rib(&v6)));
+    let v6 = InKernel::new(rib(&v6), Choice::Flat);
+    let (v4, vrf) = (InKernel::new(rib(&v4), Choice::Flat), InKernel::new(rib(&vrf), Choice::Rank));
     assert!(v4.updater.rib().len() > 1_100_000 && v6.updater.rib().len() > 250_000);
     v4.agree_everywhere();
     vrf.agree_everywhere();
@@ -160,6 +160,15 @@ impl<A: Family> History<A> {
 
 #[test]
 fn programs_see_each_state_of_a_stream_and_no_other() {
+    sees_each_state(Choice::Flat);
+}
+
+#[test]
+fn programs_see_each_state_of_a_stream_by_rank() {
+    sees_each_state(Choice::Rank);
+}
+
+fn sees_each_state(choice: Choice) {
     let base = feed::load(path(V4), &Options::default()).unwrap().v4;
     let stream = feed::updates(path(UPDATES), &Options::default()).unwrap();
     let mut changes = Vec::new();
@@ -170,8 +179,8 @@ fn programs_see_each_state_of_a_stream_and_no_other() {
     });
     assert!(changes.len() > 10_000, "{} changes", changes.len());
     // Few routes at first, so that the table outgrows its arrays.
-    let few = rib(&base.iter().copied().step_by(20).collect::<Vec<_>>());
-    let InKernel { mut updater, mut table, probe } = InKernel::new(few);
+    let few = rib(&base.iter().copied().step_by(200).collect::<Vec<_>>());
+    let InKernel { mut updater, mut table, probe } = InKernel::new(few, choice);
     let mut rng = fastrand::Rng::with_seed(5);
     let keys = (0..4096)
         .map(|_| match changes[rng.usize(..changes.len())] {

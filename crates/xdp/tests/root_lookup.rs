@@ -3,7 +3,7 @@
 //!
 //! Needs root (`CAP_BPF`), hence the feature `root-tests`.
 
-use fib::{Addr, Family, Hop, Prefix, Rib, Updater};
+use fib::{Addr, Choice, Family, Hop, Prefix, Rib, Updater};
 use fingerpost_xdp::probe::Keys;
 use fingerpost_xdp::{BpfArrays, KernelTable, Probe, Publication, TableError};
 
@@ -37,10 +37,10 @@ fn agree<A: Family>(probe: &Probe, table: &KernelTable<A>, rib: &Rib<A>, addrs: 
     }
 }
 
-fn follows_changes<A: Family>(seed: u64) {
+fn follows_changes<A: Family>(choice: Choice, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let files = BpfArrays::new("chunks");
-    let mut updater = Updater::<A>::new_in(Rib::new(), files.clone(), 1).unwrap();
+    let mut updater = Updater::<A>::new_in(Rib::new(), choice, 1, files.clone()).unwrap();
     let mut table = KernelTable::new(&files, updater.fib()).unwrap();
     let load = |table: &KernelTable<A>| {
         Probe::new(Keys::new::<A>(1 << 15).unwrap(), table.arrays()).unwrap()
@@ -76,12 +76,17 @@ fn follows_changes<A: Family>(seed: u64) {
 
 #[test]
 fn kernel_follows_changes_of_ipv4() {
-    follows_changes::<u32>(1);
+    follows_changes::<u32>(Choice::Flat, 1);
+}
+
+#[test]
+fn kernel_follows_changes_of_ipv4_by_rank() {
+    follows_changes::<u32>(Choice::Rank, 3);
 }
 
 #[test]
 fn kernel_follows_changes_of_ipv6() {
-    follows_changes::<u128>(2);
+    follows_changes::<u128>(Choice::Flat, 2);
 }
 
 /// A program that was loaded before the table moved answers from the table of that time.
@@ -89,7 +94,7 @@ fn kernel_follows_changes_of_ipv6() {
 fn former_arrays_keep_their_table() {
     let mut rng = fastrand::Rng::with_seed(4);
     let files = BpfArrays::new("chunks");
-    let mut updater = Updater::<u32>::new_in(Rib::new(), files.clone(), 1).unwrap();
+    let mut updater = Updater::<u32>::new_in(Rib::new(), Choice::Flat, 1, files.clone()).unwrap();
     for _ in 0..100 {
         updater.announce(prefix(&mut rng), Hop(rng.u32(1..200)));
     }
@@ -119,8 +124,11 @@ fn former_arrays_keep_their_table() {
 fn table_of_another_engine_or_in_memory_is_refused() {
     let files = BpfArrays::new("chunks");
     let new = |choice| Updater::<u32>::new(Rib::new(), choice, 1).unwrap();
-    let refused = KernelTable::new(&files, new(fib::Choice::Rank).fib()).unwrap_err();
-    assert!(matches!(&refused, TableError::NotFlat(name) if name == "rank"), "{refused}");
-    let refused = KernelTable::new(&files, new(fib::Choice::Flat).fib()).unwrap_err();
+    let refused = KernelTable::new(&files, new(Choice::Poptrie(16)).fib()).unwrap_err();
+    assert!(
+        matches!(&refused, TableError::Engine(name) if name.starts_with("poptrie")),
+        "{refused}"
+    );
+    let refused = KernelTable::new(&files, new(Choice::Flat).fib()).unwrap_err();
     assert!(matches!(refused, TableError::NoArray(None)), "{refused}");
 }

@@ -24,7 +24,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use fib::{Addr, Family, Full, Prefix, Updater};
+use fib::{Addr, Choice, Family, Full, Prefix, Rib, Updater};
 use port::af_xdp::bpf::Program;
 
 use crate::{BpfArrays, KernelTable, ProgramError, Publication, TableError};
@@ -51,9 +51,9 @@ struct Listed<A: Family> {
 }
 
 impl<A: Family> Listed<A> {
-    fn new(name: &str) -> Result<Self, BlockError> {
+    fn new(name: &str, engine: Choice) -> Result<Self, BlockError> {
         let files = BpfArrays::new(name);
-        let updater = Updater::new_in(fib::Rib::new(), files.clone(), 1)?;
+        let updater = Updater::new_in(Rib::new(), engine, 1, files.clone())?;
         let table = KernelTable::new(&files, updater.fib())?;
         Ok(Self { masks: ListMasks::default(), updater, table })
     }
@@ -83,7 +83,9 @@ impl Blocker {
         if actions.len() > MAX_LISTS {
             return Err(BlockError::Lists(actions.len()));
         }
-        let (v4, v6) = (Listed::new("blocked4")?, Listed::new("blocked6")?);
+        // Single addresses all over the space make `flat` several times as large.
+        let v4 = Listed::new("blocked4", Choice::Rank)?;
+        let v6 = Listed::new("blocked6", Choice::Flat)?;
         let mut filter = Filter::new(actions)?;
         let program = Arc::new(filter.load(v4.table.arrays(), v6.table.arrays())?);
         Ok(Self { v4, v6, filter, program })

@@ -16,7 +16,7 @@
 //! why the two share five bits and are looked up.
 
 /// How many bits of a word are of the bitmap; the others count.
-pub(super) const WORD_BITS: u32 = 24;
+pub const WORD_BITS: u32 = 24;
 
 /// By how much at most the addresses of one bit are shifted.
 const MOST_SHIFT: u32 = 3;
@@ -168,8 +168,9 @@ impl Entry {
 /// How an address leads to a leaf of a chunk: for a program that looks up in the same words.
 ///
 /// The bits `SHAPE_BITS..SHAPE_BITS + 3` of an entry, from the top, times 32 are the chunk's `low`. Bits of an
-/// address lead to the leaf of number `(bits - low, at least 0) >> shift`, at most `last`, which has
-/// 2^`width` bytes.
+/// address lead to the bit of number `(bits - low, at least 0) >> shift`, at most `last`. In `flat` that is the
+/// leaf; in `rank`, the leaf is the count of ones from bit 1 of the chunk to this one, and the leaves begin
+/// after `words` words. A leaf has 2^`width` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkShape {
     /// The binary logarithm of how many addresses a leaf stands for.
@@ -178,10 +179,12 @@ pub struct ChunkShape {
     pub last: u32,
     /// The binary logarithm of the bytes of a leaf.
     pub width: u32,
+    /// How many words of bits there are, in `rank`.
+    pub words: u32,
 }
 
 impl ChunkShape {
-    /// Returns what the upper [`SHAPE_BITS`] of an entry of `flat` mean; `None` for a hop, and for
+    /// Returns what the upper [`SHAPE_BITS`] of an entry mean; `None` for a hop, and for
     /// windows that no entry has.
     pub fn of(upper: u32) -> Option<Self> {
         let entry = Entry(upper << (32 - SHAPE_BITS));
@@ -190,6 +193,7 @@ impl ChunkShape {
             shift: window & 15,
             last: window >> 8,
             width: entry.width(),
+            words: entry.word_count(),
         })
     }
 }

@@ -61,8 +61,8 @@ mod wide;
 
 pub use builder::RankBuilder;
 pub(crate) use builder::bytes;
-pub use entry::{ChunkShape, PLACE_BITS, SHAPE_BITS};
-use entry::{Entry, WORD_BITS};
+use entry::Entry;
+pub use entry::{ChunkShape, PLACE_BITS, SHAPE_BITS, WORD_BITS};
 
 /// How many lookups pass the first table before the chunks of those that need one.
 const GROUP: usize = 64;
@@ -179,7 +179,7 @@ impl<A: Addr, F: Form> Chunked<A, F> {
     }
 }
 
-impl<A: Addr> Flat<A> {
+impl<A: Addr, F: Form> Chunked<A, F> {
     /// Returns the first table, an entry for each value of the upper [`direct_bits`].
     pub fn direct(&self) -> &[u32] {
         &self.direct
