@@ -19,6 +19,11 @@ for family in 4 6; do
     "$python" "$here/smoke/xdp_report.py" "$work/$family.json" 1000 100000 || fail "IPv$family: other contestants or sizes"
 done
 
+# It compares the list with a search, and some of the bans with the program.
+"$bench" block --prefixes 20000 --rounds 1 --rate 500 --seconds 2 -j --record "$work/record" >"$work/block.json" \
+    2>"$work/block.log" || fail "block: $(cat "$work/block.log")"
+json 'assert d["prefixes"] == 20000 and d["bans"] == 1000 and d["p99"] > 0, d' <"$work/block.json" || fail "other bans"
+
 refuse 1 "a table has at least one route" measure --routes 0
 refuse 1 "from 1 to 2^24" "$bench" xdp --keys 20000000
 chmod 755 "$work"

@@ -16,6 +16,7 @@
 //! gate            packets per second through a gate: no I/O, one core
 //! flowtable       hash schemes for the flow index of the gate, from few flows to nearly full
 //! xdp             lookups in the kernel, by eBPF programs: this table, the kernel's trie, its routes
+//! block           block lists in the driver: seconds of a load, delay of a ban, bytes
 //! suez            the cache of answers of a paper, simulated as there and measured here
 //! ```
 //!
@@ -39,6 +40,7 @@ use output::progress;
 
 mod acl;
 mod agree;
+mod block;
 mod build;
 mod clock;
 mod contest;
@@ -94,6 +96,8 @@ enum Command {
     Flowtable(flowtable::Args),
     /// Measure lookups in the kernel, by eBPF programs
     Xdp(xdp::Args),
+    /// Measure block lists in the driver: a load, the delay of a ban, and the bytes
+    Block(block::Args),
     /// Simulate and measure Suez, a cache of answers before the table
     Suez(Box<suez::Args>),
     /// Run one engine as a process that reads commands from standard input
@@ -125,6 +129,7 @@ fn run_command(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Gate(args) => gate::run(args),
         Command::Flowtable(args) => flowtable::run(args),
         Command::Xdp(args) => xdp::run(args),
+        Command::Block(args) => block::run(args),
         Command::Suez(args) => suez::run(args),
         Command::Contestant(args) => contestant::run(args),
     }

@@ -9,21 +9,24 @@
 //! bit for each list. A change of a prefix changes the hops of the prefixes within it; the changes
 //! of one commit are gathered first, so that each is computed once.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use fib::{Family, Hop, Prefix, Rib, Updater};
+
+/// One pass over all prefixes is made if more than one in so many has changed.
+const MANY: usize = 16;
 
 /// The lists of each prefix, and the prefixes whose lists have changed.
 #[derive(Debug)]
 pub struct ListMasks<A: Family> {
     /// The lists that name a prefix, as a hop.
     own: Rib<A>,
-    changed: BTreeSet<Prefix<A>>,
+    changed: Vec<Prefix<A>>,
 }
 
 impl<A: Family> Default for ListMasks<A> {
     fn default() -> Self {
-        Self { own: Rib::new(), changed: BTreeSet::new() }
+        Self { own: Rib::new(), changed: Vec::new() }
     }
 }
 
@@ -40,18 +43,19 @@ impl<A: Family> ListMasks<A> {
         } else {
             self.own.insert(prefix, Hop(after));
         }
-        self.changed.insert(prefix);
+        self.changed.push(prefix);
         true
     }
 
     /// Makes `prefixes` the content of a list.
     pub fn replace(&mut self, list: usize, prefixes: &[Prefix<A>]) {
-        let wanted: HashSet<Prefix<A>> = prefixes.iter().copied().collect();
         let listed = self.own.iter().filter(|(_, lists)| lists.0 & 1 << list != 0);
-        let gone: Vec<Prefix<A>> =
-            listed.map(|(prefix, _)| prefix).filter(|prefix| !wanted.contains(prefix)).collect();
-        for prefix in gone {
-            self.set(list, prefix, false);
+        let listed: Vec<Prefix<A>> = listed.map(|(prefix, _)| prefix).collect();
+        if !listed.is_empty() {
+            let wanted: HashSet<Prefix<A>> = prefixes.iter().copied().collect();
+            for prefix in listed {
+                self.set(list, prefix, wanted.contains(&prefix));
+            }
         }
         for &prefix in prefixes {
             self.set(list, prefix, true);
@@ -60,17 +64,23 @@ impl<A: Family> ListMasks<A> {
 
     /// Brings the routes of `updater` up to date.
     pub fn apply(&mut self, updater: &mut Updater<A>) {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        self.own.mark_clean();
+        for &prefix in changed.iter().filter(|&&prefix| self.own.get(prefix).is_none()) {
+            updater.withdraw(prefix);
+        }
+        if changed.len() > self.own.len() / MANY {
+            return self.refresh(Prefix::ALL, updater);
+        }
         let mut done: Option<Prefix<A>> = None;
-        for prefix in std::mem::take(&mut self.changed) {
-            if self.own.get(prefix).is_none() {
-                updater.withdraw(prefix);
-            }
+        for prefix in changed {
             // A prefix comes before those within it.
-            if done.is_some_and(|done| done.covers(prefix)) {
-                continue;
+            if done.is_none_or(|done| !done.covers(prefix)) {
+                self.refresh(prefix, updater);
+                done = Some(prefix);
             }
-            self.refresh(prefix, updater);
-            done = Some(prefix);
         }
     }
 
