@@ -245,7 +245,8 @@ fn bans(
         let now = begin.elapsed();
         delays.extend((from..from + count).map(|i| (now - due(i)).as_secs_f64() * 1e3));
         if commits % 64 == 0 {
-            let (prefix, is_ban) = changes[from];
+            // The last change: a ban before it may have been lifted in the same commit.
+            let (prefix, is_ban) = changes[from + count - 1];
             prove(blocker, prefix.addr(), is_ban)?;
         }
     }

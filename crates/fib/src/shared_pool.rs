@@ -53,6 +53,10 @@ use crate::mapped::{MappedWords, WordFiles};
 use crate::pool::Pool;
 use crate::table::{Shared, Table};
 
+/// The words of a page.
+#[cfg(all(feature = "std", target_os = "linux"))]
+const PAGE: usize = 1 << 10;
+
 /// A pool whose words the tables share.
 pub(crate) struct SharedPool {
     pool: Pool<u32>,
@@ -113,11 +117,11 @@ impl SharedPool {
         copy(all, &self.words);
     }
 
-    /// Returns the capacity for `words` words and some growth; a file has at least a page.
+    /// Returns the capacity for `words` words and some growth; a file has whole pages, at least one.
     fn capacity_for(&self, words: usize) -> usize {
         #[cfg(all(feature = "std", target_os = "linux"))]
         if self.files.is_some() {
-            return capacity_for(words).max(1 << 10);
+            return words.saturating_add(words / 8).next_multiple_of(PAGE).max(PAGE);
         }
         capacity_for(words)
     }
