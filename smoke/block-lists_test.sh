@@ -112,13 +112,17 @@ awk '$NF ~ /allow$/ { print $1, $2, $3 }' "$work/second.txt" | has_line "^pass 2
 
 within server "$program" block s0 "${arguments[@]}" --check >"$work/check" || fail "--check: $?"
 has_line 'drop *1 IPv4 *0 IPv6' <"$work/check" || fail "--check prints $(cat "$work/check")"
-put bad 10.0.0.0/8
+# A list of bogons is held for the host's private address, until an allow list has that.
+put bad 10.0.0.0/8 127.0.0.0/8
 refuse_check() { within server "$program" block s0 "${arguments[@]}" --check >"$work/check" 2>"$work/check.log"; }
 if refuse_check; then fail "--check accepts the host's own address"; fi
 has_line 'held: 10.0.0.0/8 contains 10.1.0.1' <"$work/check" || fail "--check prints $(cat "$work/check")"
+
+put allow 203.0.113.128/25 10.1.0.0/24
+refuse_check || fail "--check refuses bogons though the host's own address is allowed: $(cat "$work/check")"
 
 refuse 1 "no interface eth9" within server "$program" block eth9 "${arguments[@]}"
 refuse 1 "reading the list $work/none" within server "$program" block s0 --block "$work/none"
 refuse 1 "the file is given twice" within server "$program" block s0 --block "$work/bad" --block "$work/bad"
 refuse 2 "required" within server "$program" block s0
-refuse 1 "need root" setpriv --bounding-set -all --inh-caps -all "$program" block lo --block "$work/worse"
+refuse 1 "CAP_BPF and CAP_NET_ADMIN" setpriv --bounding-set -all --inh-caps -all "$program" block lo --block "$work/worse"

@@ -224,6 +224,9 @@ impl SharedPool {
 
 /// The words of the pool as one table sees them: no word that it reaches changes while the snapshot
 /// or a clone of it lives.
+///
+/// It derefs to the whole array, of which a table reaches a part. Only the pool stores to these atomics:
+/// a store by others makes answers wrong, though no access to memory.
 #[derive(Clone, Debug)]
 pub struct PoolSnapshot {
     words: Shared<AtomicU32>,

@@ -168,6 +168,11 @@ impl<A: Addr> TableArrays<A> {
     }
 }
 
+/// Returns whether two handles are of one file. Their tables of methods may differ even then.
+fn is_same(one: &Arc<dyn WordFile>, other: &Arc<dyn WordFile>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
+}
+
 fn map_of(file: &Arc<dyn WordFile>) -> &Map {
     let file: &dyn Any = &**file;
     match file.downcast_ref::<BpfArray>() {
@@ -227,7 +232,7 @@ impl<A: Family> KernelTable<A> {
         let in_place = parts
             .chunks
             .mapping()
-            .is_some_and(|mapping| Arc::ptr_eq(mapping.file(), &self.arrays.chunks));
+            .is_some_and(|mapping| is_same(mapping.file(), &self.arrays.chunks));
         let publication = if in_place {
             if self.arrays.store(parts.direct) == 0 {
                 // Every entry, and so every chunk that one reaches, is as before.

@@ -4,11 +4,10 @@
 //! block list is held if it contains
 //!
 //! - the default route;
-//! - an address of this host;
-//! - a neighbor of a BGP session of this host (a TCP connection with port 179);
+//! - an address of this host that no allow list contains, other than a loopback address;
+//! - such a neighbor of a BGP session of this host (a TCP connection with port 179);
 //!
-//! and any list if it has become less than half as long. SIGHUP applies a shorter list, after a look at it; what
-//! it contains is held in any case.
+//! and any list if it has become less than half as long. SIGHUP applies a shorter list, after a look at it.
 
 use std::fs;
 use std::io;
@@ -57,9 +56,17 @@ impl Protected {
 
     fn add(&mut self, address: IpAddr, why: String) {
         match address.to_canonical() {
+            // No packet from another host has it as its source; lists of bogons contain it.
+            address if address.is_loopback() => {}
             IpAddr::V4(address) => self.v4.push((address.into(), why)),
             IpAddr::V6(address) => self.v6.push((address.into(), why)),
         }
+    }
+
+    /// Removes the addresses that an allow list contains: no block list decides about them.
+    pub(super) fn allow(&mut self, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) {
+        self.v4.retain(|(addr, _)| !v4.iter().any(|prefix| prefix.contains(*addr)));
+        self.v6.retain(|(addr, _)| !v6.iter().any(|prefix| prefix.contains(*addr)));
     }
 
     /// Returns the reason to hold a block list with these prefixes.
@@ -138,6 +145,8 @@ mod tests {
         protected.add("192.0.2.1".parse().unwrap(), "an address of eth0".into());
         protected.add("::ffff:192.0.2.9".parse().unwrap(), "mapped".into());
         protected.add("2001:db8::1".parse().unwrap(), "an address of eth0".into());
+        protected.add("127.0.0.1".parse().unwrap(), "an address of lo".into());
+        assert_eq!(protected.v4.len() + protected.v6.len(), 3);
         let v4 = |text: &str| protected.reason(&[text.parse().unwrap()], &[]);
         let v6 = |text: &str| protected.reason(&[], &[text.parse().unwrap()]);
         assert_eq!(v4("192.0.2.2/32"), None);
@@ -149,6 +158,11 @@ mod tests {
         let contains = "2001:db8::/32 contains 2001:db8::1, an address of eth0";
         assert_eq!(v6("2001:db8::/32").as_deref(), Some(contains));
         assert_eq!(v6("::/0").as_deref(), Some("it contains ::/0"));
+        protected.allow(&["192.0.2.0/30".parse().unwrap()], &["2001:db8::/64".parse().unwrap()]);
+        let v4 = |text: &str| protected.reason(&[text.parse().unwrap()], &[]);
+        assert_eq!(v4("192.0.2.0/29"), None);
+        assert!(v4("192.0.2.0/24").is_some_and(|reason| reason.contains("192.0.2.9")));
+        assert_eq!(protected.reason(&[], &["2001:db8::/32".parse().unwrap()]), None);
     }
 
     #[test]

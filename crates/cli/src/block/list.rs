@@ -40,6 +40,11 @@ impl List {
         self.action
     }
 
+    /// Returns whether it is an allow list.
+    pub(super) fn allows(&self) -> bool {
+        self.action == ListAction::Pass
+    }
+
     /// Returns the number of IPv4 and IPv6 prefixes that are applied.
     pub(super) fn applied(&self) -> [usize; 2] {
         self.applied
@@ -61,10 +66,11 @@ impl List {
     }
 
     /// Reads the file; returns what to apply, or `None` if it is held. `accepts_all` applies it however
-    /// short it has become.
+    /// short it has become. The addresses of an allow list are
+    /// not protected from the lists that are read after it.
     pub(super) fn read(
         &mut self,
-        protected: &Protected,
+        protected: &mut Protected,
         accepts_all: bool,
     ) -> anyhow::Result<Option<Content>> {
         // Before the file is read: if it is written meanwhile, it is read again.
@@ -86,6 +92,9 @@ impl List {
         if let Some(reason) = &self.held {
             log::error!("{}: the list is held: {reason}", self.path.display());
             return Ok(None);
+        }
+        if self.allows() {
+            protected.allow(&v4, &v6);
         }
         self.applied = [v4.len(), v6.len()];
         Ok(Some((v4, v6)))

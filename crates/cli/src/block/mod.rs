@@ -13,12 +13,14 @@
 //! However the process ends, the kernel removes the program from the interfaces with its descriptors.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use ::xdp::block::BlockError;
 use ::xdp::{Blocker, ListAction, Publication};
 use anyhow::{Context, ensure};
 use nix::net::if_::if_nametoindex;
@@ -86,9 +88,9 @@ pub(super) struct Attached {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut lists = open_lists(args)?;
-    let protected = Protected::of_this_host()?;
+    let mut protected = Protected::of_this_host()?;
     if args.check {
-        lists.iter_mut().try_for_each(|list| list.read(&protected, false).map(drop))?;
+        lists.iter_mut().try_for_each(|list| list.read(&mut protected, false).map(drop))?;
         report::print_check(&lists, args.json)?;
         let is_held = lists.iter().any(|list| list.held().is_some());
         return Ok(if is_held { ExitCode::FAILURE } else { ExitCode::SUCCESS });
@@ -100,11 +102,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .iter()
         .map(|list| if args.observe { ListAction::Pass } else { list.action() })
         .collect();
-    let mut blocker =
-        Blocker::new(&actions).context("block lists need root, or CAP_BPF and CAP_NET_ADMIN")?;
+    let mut blocker = Blocker::new(&actions).map_err(name_rights)?;
     for (number, list) in lists.iter_mut().enumerate() {
         let what = format!("reading {}", list.path().display());
-        let content = progress::during(&what, || list.read(&protected, false))?;
+        let content = progress::during(&what, || list.read(&mut protected, false))?;
         if let Some((v4, v6)) = content {
             blocker.replace(number, &v4, &v6);
         }
@@ -116,7 +117,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args.interval.map(|seconds| Instant::now() + Duration::from_secs(seconds.into()));
     while !stop.load(Ordering::Relaxed) {
         let accepts_all = reload.swap(false, Ordering::Relaxed);
-        refresh(&mut lists, &mut blocker, &attached, accepts_all)?;
+        refresh(&mut lists, &mut blocker, &attached, accepts_all);
         if let (Some(at), Some(seconds)) = (next, args.interval)
             && Instant::now() >= at
         {
@@ -127,6 +128,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     report::print(&lists, &attached, &blocker, args.json)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds the rights that a program needs, if their lack is the reason.
+fn name_rights(error: BlockError) -> anyhow::Error {
+    let error = anyhow::Error::from(error);
+    let is_denied = error.chain().any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
+    });
+    if is_denied { error.context("root, or CAP_BPF and CAP_NET_ADMIN, is needed") } else { error }
 }
 
 /// Opens the lists in the order of their priority.
@@ -175,33 +186,34 @@ fn attach(
 }
 
 /// Reads the files that have changed, and shows the changes to the program.
-fn refresh(
-    lists: &mut [List],
-    blocker: &mut Blocker,
-    attached: &[Attached],
-    accepts_all: bool,
-) -> anyhow::Result<()> {
-    let mut protected = None;
+fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attached], accepts_all: bool) {
+    // What an allow list no longer contains may be a reason to hold the lists after it.
+    let all = accepts_all || lists.iter().any(|list| list.allows() && list.has_changed());
+    if !all && !lists.iter().any(List::has_changed) {
+        return;
+    }
+    let mut protected = match Protected::of_this_host() {
+        Ok(protected) => protected,
+        Err(error) => return log::error!("{error:#}; the lists stay as they were"),
+    };
     let mut changed = Vec::new();
     for (number, list) in lists.iter_mut().enumerate() {
-        if !accepts_all && !list.has_changed() {
+        // An allow list is read in any case: its addresses are no reason to hold the lists after it.
+        let is_new = all || list.has_changed();
+        if !is_new && !list.allows() {
             continue;
         }
-        let protected = match &protected {
-            Some(protected) => protected,
-            None => protected.insert(Protected::of_this_host()?),
-        };
-        match list.read(protected, accepts_all) {
-            Ok(Some((v4, v6))) => {
+        match list.read(&mut protected, accepts_all) {
+            Ok(Some((v4, v6))) if is_new => {
                 blocker.replace(number, &v4, &v6);
                 changed.push(number);
             }
-            Ok(None) => {}
+            Ok(_) => {}
             Err(error) => log::error!("{error:#}; the list stays as it was"),
         }
     }
     if changed.is_empty() {
-        return Ok(());
+        return;
     }
     match blocker.commit() {
         Ok(publication) => {
@@ -217,7 +229,6 @@ fn refresh(
             log::error!("{error}; the lists stay as they were, and the next change applies all");
         }
     }
-    Ok(())
 }
 
 /// Puts the blocker's program in place of the present one.
