@@ -10,22 +10,26 @@
 namespace client
 namespace server
 join client c0 02:00:00:00:01:02 server s0 02:00:00:00:01:01
-within client ip addr add 10.1.0.2/24 dev c0
-within server ip addr add 10.1.0.1/24 dev s0
-within client ip addr add fd01::2/64 dev c0
-within server ip addr add fd01::1/64 dev s0
 sources=(203.0.113.5 203.0.113.200 198.51.100.7 192.0.2.77 2001:db8:9::5 2001:db8:9:1::5)
-for source in "${sources[@]}"; do
-    case $source in
-    *:*) within client ip addr add "$source/128" dev c0 && within server ip route add "$source" via fd01::2 ;;
-    *) within client ip addr add "$source/32" dev c0 && within server ip route add "$source" via 10.1.0.2 ;;
-    esac
-done
-# Neighbors do not ask from a listed source.
-within client ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0
-within client ip -6 neigh replace fd01::1 lladdr 02:00:00:00:01:01 dev c0
-within server ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev s0
-within server ip -6 neigh replace fd01::2 lladdr 02:00:00:00:01:02 dev s0
+addresses() {
+    within client ip addr add 10.1.0.2/24 dev c0
+    within server ip addr add 10.1.0.1/24 dev s0
+    within client ip addr add fd01::2/64 dev c0
+    within server ip addr add fd01::1/64 dev s0
+    local source
+    for source in "${sources[@]}"; do
+        case $source in
+        *:*) within client ip addr add "$source/128" dev c0 && within server ip route add "$source" via fd01::2 ;;
+        *) within client ip addr add "$source/32" dev c0 && within server ip route add "$source" via 10.1.0.2 ;;
+        esac
+    done
+    # Neighbors do not ask from a listed source.
+    within client ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0
+    within client ip -6 neigh replace fd01::1 lladdr 02:00:00:00:01:01 dev c0
+    within server ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev s0
+    within server ip -6 neigh replace fd01::2 lladdr 02:00:00:00:01:02 dev s0
+}
+addresses
 
 # Whether three pings from a source are answered.
 answered() { # SOURCE
@@ -52,6 +56,8 @@ for source in 203.0.113.5 198.51.100.7 2001:db8:9::5; do
     if answered "$source"; then fail "$source is answered"; fi
 done
 
+refuse 1 "attaching the program to s0" within server "$program" block s0 "${arguments[@]}"
+
 # A change is effective soon, and removes what is no longer there.
 put bad "203.0.113.0/24" "192.0.2.64/26"
 wait_for 15 eval '! answered 192.0.2.77' || fail "a new line has no effect"
@@ -67,6 +73,14 @@ wait_for 30 eval 'grep -q "bad: 6000[0-9] prefixes" "$work/first.log"' || fail "
 wait "$ping" || true
 has_line " 0% packet loss" <"$work/ping" || fail "packets are lost while the program is replaced: $(cat "$work/ping")"
 answered 198.51.100.7 && ! answered 192.0.2.77 || fail "other verdicts by the larger table"
+
+# An interface that is removed and made again.
+ip -n "${prefix}server" link del s0
+wait_for 15 grep -qF "s0: the interface is gone" "$work/first.log" || fail "a removed interface is not logged"
+join client c0 02:00:00:00:01:02 server s0 02:00:00:00:01:01
+addresses
+wait_for 15 attached || fail "no program on the new interface: $(cat "$work/first.log")"
+answered 198.51.100.7 && ! answered 192.0.2.77 || fail "other verdicts on the new interface"
 
 # Held: the host's own address, everything, and a list that has lost most of its lines.
 hold() { # TEXT LINE...

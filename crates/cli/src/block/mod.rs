@@ -22,17 +22,17 @@ use std::time::{Duration, Instant};
 
 use ::xdp::block::BlockError;
 use ::xdp::{Blocker, ListAction, Publication};
-use anyhow::{Context, ensure};
-use nix::net::if_::if_nametoindex;
+use anyhow::ensure;
 use output::progress;
-use port::af_xdp::bpf::{AttachError, Link, Mode};
 
 use crate::stop::{SIGINT, SIGTERM, flag_on_sighup, flag_on_signals};
 
+mod attachment;
 mod hold;
 mod list;
 mod report;
 
+use attachment::{Attachment, ModeChoice};
 use hold::Protected;
 use list::List;
 
@@ -72,19 +72,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum ModeChoice {
-    Auto,
-    Native,
-    Generic,
-}
-
-/// An interface, and the program on it.
-pub(super) struct Attached {
-    name: String,
-    link: Link,
-}
-
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut lists = open_lists(args)?;
@@ -95,7 +82,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let is_held = lists.iter().any(|list| list.held().is_some());
         return Ok(if is_held { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
-    let interfaces = interfaces(&args.interfaces)?;
+    let interfaces = attachment::find(&args.interfaces)?;
     let stop = flag_on_signals(&[SIGINT, SIGTERM])?;
     let reload = flag_on_sighup()?;
     let actions: Vec<ListAction> = lists
@@ -111,13 +98,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     progress::during("building the table", || blocker.commit())?;
-    let attached = attach(&blocker, &interfaces, args.mode)?;
+    let mut attached = attachment::attach_all(&interfaces, blocker.program(), args.mode)?;
     log_start(args, &lists, &attached);
     let mut next =
         args.interval.map(|seconds| Instant::now() + Duration::from_secs(seconds.into()));
     while !stop.load(Ordering::Relaxed) {
         let accepts_all = reload.swap(false, Ordering::Relaxed);
         refresh(&mut lists, &mut blocker, &attached, accepts_all);
+        for attached in &mut attached {
+            attached.follow(blocker.program(), args.mode);
+        }
         if let (Some(at), Some(seconds)) = (next, args.interval)
             && Instant::now() >= at
         {
@@ -152,42 +142,9 @@ fn open_lists(args: &Args) -> anyhow::Result<Vec<List>> {
     Ok(files.into_iter().map(|(path, action)| List::new(path, action)).collect())
 }
 
-/// Finds the indexes of the interfaces.
-fn interfaces(names: &[String]) -> anyhow::Result<Vec<(String, u32)>> {
-    let mut found: Vec<(String, u32)> = Vec::new();
-    for name in names {
-        let index = if_nametoindex(name.as_str())
-            .with_context(|| format!("no interface {name}; `ip link` lists those there are"))?;
-        ensure!(found.iter().all(|(_, other)| *other != index), "{name} is given twice");
-        found.push((name.clone(), index));
-    }
-    Ok(found)
-}
-
-/// Attaches the program to all interfaces, or to none.
-fn attach(
-    blocker: &Blocker,
-    interfaces: &[(String, u32)],
-    choice: ModeChoice,
-) -> anyhow::Result<Vec<Attached>> {
-    let link = |index: u32| match choice {
-        ModeChoice::Native => Link::attach(blocker.program(), index, Mode::Native),
-        ModeChoice::Generic => Link::attach(blocker.program(), index, Mode::Generic),
-        ModeChoice::Auto => match Link::attach(blocker.program(), index, Mode::Native) {
-            Err(AttachError::Unsupported) => Link::attach(blocker.program(), index, Mode::Generic),
-            other => other,
-        },
-    };
-    let attach = |(name, index): &(String, u32)| {
-        let link = link(*index).with_context(|| format!("attaching the program to {name}"))?;
-        Ok(Attached { name: name.clone(), link })
-    };
-    interfaces.iter().map(attach).collect()
-}
-
 /// Reads the files that have changed, and shows the changes to the program.
-fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attached], accepts_all: bool) {
-    // What an allow list no longer contains may be a reason to hold the lists after it.
+fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attachment], accepts_all: bool) {
+    // A shorter allow list may be a reason to hold the lists after it.
     let all = accepts_all || lists.iter().any(|list| list.allows() && list.has_changed());
     if !all && !lists.iter().any(List::has_changed) {
         return;
@@ -218,7 +175,7 @@ fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attached], acc
     match blocker.commit() {
         Ok(publication) => {
             if publication == Publication::Replaced {
-                replace(blocker, attached);
+                attached.iter().for_each(|attached| attached.replace(blocker.program()));
             }
             for number in changed {
                 let list = &lists[number];
@@ -231,19 +188,9 @@ fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attached], acc
     }
 }
 
-/// Puts the blocker's program in place of the present one.
-fn replace(blocker: &Blocker, attached: &[Attached]) {
-    for Attached { name, link } in attached {
-        if let Err(error) = link.replace(blocker.program()) {
-            log::error!("{name}: the program with the new lists is not attached: {error}");
-        }
-    }
-}
-
-fn log_start(args: &Args, lists: &[List], attached: &[Attached]) {
+fn log_start(args: &Args, lists: &[List], attached: &[Attachment]) {
     let prefixes: usize = lists.iter().map(List::len).sum();
-    let places: Vec<String> =
-        attached.iter().map(|at| format!("{} ({})", at.name, at.link.mode())).collect();
+    let places: Vec<String> = attached.iter().map(Attachment::to_string).collect();
     let verb = if args.observe { "observing" } else { "blocking" };
     log::info!("{verb} by {prefixes} prefixes on {}; Ctrl-C stops", places.join(", "));
 }

@@ -6,13 +6,13 @@ use ::xdp::block::filter::Count;
 use ::xdp::{Blocker, ListAction};
 use serde_json::{Value, json};
 
-use super::Attached;
+use super::attachment::Attachment;
 use super::list::List;
 
 /// Prints the lists, their packets and those of none.
 pub(super) fn print(
     lists: &[List],
-    attached: &[Attached],
+    attached: &[Attachment],
     blocker: &Blocker,
     as_json: bool,
 ) -> anyhow::Result<()> {
@@ -21,7 +21,7 @@ pub(super) fn print(
     if as_json {
         let interfaces: Vec<Value> = attached
             .iter()
-            .map(|at| json!({"name": at.name, "mode": at.link.mode().to_string()}))
+            .map(|at| json!({"name": at.name(), "mode": at.mode().map(|mode| mode.to_string())}))
             .collect();
         let lists: Vec<Value> = lists
             .iter()
