@@ -111,6 +111,23 @@ assert bad["packets"] >= 12 and bad["v4"] == 1, d
 assert d["not_listed"]["packets"] > 400, d
 ' <"$work/first.json" || fail "other counters"
 
+# A folder is one list.
+mkdir "$work/folder"
+put folder/one 203.0.113.5
+put folder/two 198.51.100.7 203.0.113.5
+launch server "$program" block s0 --block "$work/folder" -j >"$work/folder.json" 2>"$work/folder.log"
+wait_for 20 attached || fail "no program: $(cat "$work/folder.log")"
+! answered 203.0.113.5 && ! answered 198.51.100.7 && answered 192.0.2.77 || fail "other verdicts by a folder"
+put folder/three 192.0.2.64/26
+wait_for 15 eval '! answered 192.0.2.77' || fail "a new file has no effect"
+rm "$work/folder/two" "$work/folder/three"
+kill -HUP "$launched"
+wait_for 15 answered 198.51.100.7 || fail "a file that is gone has an effect"
+kill -INT "$launched"
+wait "$launched" || fail "block ended with $?: $(cat "$work/folder.log")"
+json '(one,) = d["lists"]
+assert one["v4"] == 1 and one["packets"] >= 9, d' <"$work/folder.json" || fail "other counters by a folder"
+
 # Exactly the packets that were sent, and none is dropped while it observes.
 put bad 203.0.113.0/24
 launch server "$program" block s0 "${arguments[@]}" --observe --mode generic --interval 1 >"$work/second.txt" 2>"$work/second.log"

@@ -45,13 +45,13 @@ pub(crate) struct Args {
     /// Interfaces whose received packets are examined
     #[arg(value_name = "INTERFACE", required = true)]
     interfaces: Vec<String>,
-    /// File of prefixes whose packets are dropped; may be given several times
+    /// File of prefixes whose packets are dropped, or folder of such files; may be given several times
     ///
     /// A line is a prefix or an address, and may have more words or a comment. The file may be compressed.
     /// It is read again when it changes; write a new file and rename it.
     #[arg(long, value_name = "FILE", required = true)]
     block: Vec<PathBuf>,
-    /// File of prefixes whose packets pass, whatever lists of --block contain them; may be given several
+    /// File or folder of prefixes whose packets pass, whatever lists of --block contain them; may be given several
     /// times
     #[arg(long, value_name = "FILE")]
     allow: Vec<PathBuf>,
