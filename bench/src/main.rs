@@ -16,7 +16,7 @@
 //! gate            packets per second through a gate: no I/O, one core
 //! flowtable       hash schemes for the flow index of the gate, from few flows to nearly full
 //! xdp             lookups in the kernel, by eBPF programs: this table, the kernel's trie, its routes
-//! block           block lists in the driver: seconds of a load, delay of a ban, bytes
+//! block           block lists in the driver: seconds of a load, delay of a ban, drops a second
 //! suez            the cache of answers of a paper, simulated as there and measured here
 //! ```
 //!
@@ -96,7 +96,7 @@ enum Command {
     Flowtable(flowtable::Args),
     /// Measure lookups in the kernel, by eBPF programs
     Xdp(xdp::Args),
-    /// Measure block lists in the driver: a load, the delay of a ban, and the bytes
+    /// Measure block lists in the driver: a load, the delay of a ban, the bytes, and drops a second
     Block(block::Args),
     /// Simulate and measure Suez, a cache of answers before the table
     Suez(Box<suez::Args>),

@@ -1,4 +1,5 @@
-//! `fingerpost-bench block`: block lists in the driver: the time to load one, the delay of a ban, and the bytes.
+//! `fingerpost-bench block`: block lists in the driver: the time to load one, the delay of a ban, the bytes, and the
+//! packets that are dropped a second.
 //!
 //! ```text
 //!   the lists of the data, and addresses near theirs ─► replace, commit ─► seconds, bytes
@@ -26,6 +27,8 @@ use super::clock::{Summary, pin};
 use super::record::Figure;
 use super::{Output, data};
 
+mod drops;
+
 /// The block lists of the data.
 const LISTS: [&str; 5] = [
     "list-firehol_level1-2026.netset.gz",
@@ -52,9 +55,12 @@ pub(super) struct Args {
     /// Seconds of them
     #[arg(long, value_name = "S", default_value_t = 10)]
     seconds: u32,
-    /// Loads
+    /// Loads, and rounds of dropped packets
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
+    /// Packets that each program drops in a round; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 1 << 21)]
+    packets: u32,
     /// The core
     #[arg(long, value_name = "N", default_value_t = 0)]
     core: usize,
@@ -75,12 +81,30 @@ struct Outcome {
     median: f64,
     p99: f64,
     max: f64,
+    drops: Vec<Drops>,
+}
+
+/// The dropped packets of one contestant.
+#[derive(Serialize)]
+struct Drops {
+    contestant: &'static str,
+    /// In million packets a second.
+    #[serde(flatten)]
+    summary: Summary,
+    /// The median of `block` over this.
+    ratio: f64,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     ensure!(nix::unistd::geteuid().is_root(), "eBPF programs need root: run this with sudo");
     ensure!(args.rounds > 0 && args.seconds > 0, "at least one round and one second are needed");
     ensure!((1..=1_000_000).contains(&args.rate), "--rate {}: from 1 to 1,000,000", args.rate);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    ensure!(
+        args.packets == 0 || cpus > 1,
+        "--packets: the generator and the contestant need a CPU each"
+    );
+    let other = (args.core + 1) % cpus;
     pin(args.core);
     let mut rng = fastrand::Rng::with_seed(57);
     let list = prefixes(args, &mut rng)?;
@@ -98,23 +122,39 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (mut delays, commits) =
         progress::during("banning", || bans(args, &mut blocker, &list, &mut rng))?;
     progress::during("comparing", || compare(&blocker, &list, &mut rng))?;
+    let bytes = blocker.bytes();
+    drop(blocker);
+    let drops = match args.packets {
+        0 => Vec::new(),
+        packets => progress::during("dropping packets", || {
+            drops::measure(&list, packets, args.rounds, other, &mut rng)
+        })?,
+    };
+    let summaries: Vec<Summary> = drops.iter().map(|(_, rates)| Summary::of(rates)).collect();
+    let of_ours = summaries.first().map_or(f64::NAN, |ours| ours.median);
+    let drops = drops.into_iter().zip(summaries).map(|((contestant, _), summary)| Drops {
+        contestant,
+        summary,
+        ratio: of_ours / summary.median,
+    });
     delays.sort_by(f64::total_cmp);
     let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
     let outcome = Outcome {
         prefixes: list.len(),
-        bytes: blocker.bytes(),
+        bytes,
         load_seconds: Summary::of(&loads),
         bans: delays.len(),
         commits,
         median: at(0.5),
         p99: at(0.99),
         max: at(1.0),
+        drops: drops.collect(),
     };
-    let figure = |case, unit, summary, samples| Figure {
+    let figure = |contestant, case, unit, summary, samples| Figure {
         bench: "block",
         table: "lists",
         routes: list.len(),
-        contestant: "rank",
+        contestant,
         case,
         threads: 1,
         unit,
@@ -122,11 +162,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         samples,
         bytes: outcome.bytes,
     };
-    args.output.record([
-        figure("load", "s", outcome.load_seconds, loads.len()),
-        figure("ban", "ms", Summary::of(&delays), delays.len()),
-        figure("ban, p99", "ms", Summary::of(&[outcome.p99]), delays.len()),
-    ])?;
+    let ours = [
+        figure("block", "load", "s", outcome.load_seconds, loads.len()),
+        figure("block", "ban", "ms", Summary::of(&delays), delays.len()),
+        figure("block", "ban, p99", "ms", Summary::of(&[outcome.p99]), delays.len()),
+    ];
+    let of_all = outcome
+        .drops
+        .iter()
+        .map(|drops| figure(drops.contestant, "drop", "Mpackets/s", drops.summary, args.rounds));
+    args.output.record(ours.into_iter().chain(of_all))?;
     print(args, &outcome)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -270,11 +315,20 @@ fn print(args: &Args, outcome: &Outcome) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(outcome)?);
         return Ok(());
     }
-    let Outcome { prefixes, bytes, load_seconds, bans, commits, median, p99, max } = outcome;
+    let Outcome { prefixes, bytes, load_seconds, bans, commits, median, p99, max, drops } = outcome;
     let Summary { median: load, mad, min, max: slowest } = load_seconds;
     println!("{prefixes} IPv4 prefixes, {bytes} bytes with spare room");
     println!("load: {load:.3} s ±{mad:.3}, {min:.3} to {slowest:.3}");
     println!("{bans} bans and unbans at {} a second, {commits} commits", args.rate);
     println!("delay: median {median:.3} ms, p99 {p99:.3} ms, at most {max:.3} ms");
+    if !drops.is_empty() {
+        println!("\nMillion packets of listed sources dropped a second on one core:");
+    }
+    for Drops { contestant, summary, ratio } in drops {
+        let Summary { median, mad, min, max } = summary;
+        println!(
+            "  {contestant:10} {median:6.3} ±{mad:<5.3} {min:6.3} to {max:<6.3} block has x{ratio:.2}"
+        );
+    }
     Ok(())
 }

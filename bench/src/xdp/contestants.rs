@@ -42,14 +42,7 @@ impl Program {
         routes: &[(Prefix<A>, Hop)],
         keys: u32,
     ) -> anyhow::Result<Self> {
-        let bytes = (A::BITS / 8) as usize;
-        let map = Map::new(Kind::LpmTrie, "trie", 4 + bytes, 4, routes.len() as u32)?;
-        let mut key = vec![0; 4 + bytes];
-        for (prefix, hop) in routes {
-            key[..4].copy_from_slice(&prefix.len().to_ne_bytes());
-            key[4..].copy_from_slice(&prefix.addr().to_u128().to_be_bytes()[16 - bytes..]);
-            map.update(&key, &hop.0.to_ne_bytes()).context("filling the LPM trie")?;
-        }
+        let map = trie(routes)?;
         let keys = Keys::new::<A>(keys)?;
         let program = keys.load(|asm, label| append_trie_lookup::<A>(asm, label, &map))?;
         Ok(Self::new("lpm_trie", Probe::with(keys, program), memory(&map), map))
@@ -94,6 +87,19 @@ impl<A: Family> Contestant<A> for Program {
         self.out.resize(keys.len(), Hop::NONE);
         Ok(1e3 / self.probe.run(keys, &mut self.out)?)
     }
+}
+
+/// Makes a trie of routes, whose values are their hops.
+pub(crate) fn trie<A: Family>(routes: &[(Prefix<A>, Hop)]) -> anyhow::Result<Map> {
+    let bytes = (A::BITS / 8) as usize;
+    let map = Map::new(Kind::LpmTrie, "trie", 4 + bytes, 4, routes.len() as u32)?;
+    let mut key = vec![0; 4 + bytes];
+    for (prefix, hop) in routes {
+        key[..4].copy_from_slice(&prefix.len().to_ne_bytes());
+        key[4..].copy_from_slice(&prefix.addr().to_u128().to_be_bytes()[16 - bytes..]);
+        map.update(&key, &hop.0.to_ne_bytes()).context("filling the LPM trie")?;
+    }
+    Ok(map)
 }
 
 /// Returns the bytes that the kernel charges for a map; 0 if it does not state them.

@@ -40,13 +40,13 @@ impl KernelFamily for u128 {
 }
 
 /// A namespace with one interface, which all routes lead out of.
-pub(super) struct Namespace {
+pub(crate) struct Namespace {
     ifindex: u32,
 }
 
 impl Namespace {
     /// Puts the calling thread, for the rest of its life, into a new namespace.
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNET).context("making a network namespace")?;
         for (path, value) in [
             ("/proc/sys/net/ipv4/ip_forward", "1"),

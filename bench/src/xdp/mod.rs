@@ -29,7 +29,9 @@ mod contestants;
 mod kernel_routes;
 
 use contestants::Program;
-use kernel_routes::{KernelFamily, Namespace};
+pub(crate) use contestants::trie;
+use kernel_routes::KernelFamily;
+pub(crate) use kernel_routes::Namespace;
 
 #[derive(clap::Args)]
 pub(super) struct Args {

@@ -1,0 +1,335 @@
+//! Packets of listed sources that are dropped a second on one core: this project's program, the same with
+//! `LPM_TRIE`, and nftables.
+//!
+//! ```text
+//!   generator: frame with the next listed source ─► redirect ─► v0 ═══ v1 ─► contestant drops and counts it
+//!   on one CPU                                                         on another, in a thread of its own
+//! ```
+//!
+//! The generator is an XDP program on live frames, faster than any contestant; the ring of v1 drops what does not
+//! fit. `none` drops every packet at once: the limit of the device and the generator. nftables has the
+//! prefixes in a set of intervals, and its rule at the ingress hook of the device, the earliest it has.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use ::xdp::{Blocker, ListAction};
+use anyhow::{Context, bail, ensure};
+use fib::{Hop, Prefix};
+use nix::net::if_::if_nametoindex;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R10};
+use port::af_xdp::bpf::asm::{Action, Assembler, Cond, Helper, Op, Size, context};
+use port::af_xdp::bpf::{Kind, Link, LiveRun, Map, Mode, Program};
+
+use crate::xdp::{Namespace, trie};
+
+/// The sources of the packets, drawn from the list.
+const SOURCES: u32 = 1 << 16;
+
+/// Frames between two flushes.
+const BATCH: u32 = 64;
+
+/// Where the source is in a frame of IPv4.
+const SOURCE: i16 = 14 + 12;
+
+/// A way to drop packets at v1.
+pub(super) trait Dropper {
+    fn name(&self) -> &'static str;
+
+    /// Begins to drop.
+    fn start(&mut self) -> anyhow::Result<()>;
+
+    /// Ends, and returns how many packets it has dropped since the begin.
+    fn stop(&mut self) -> anyhow::Result<u64>;
+}
+
+/// An XDP program, with a counter that only grows.
+trait Filter {
+    fn program(&self) -> &Program;
+
+    fn dropped(&self) -> anyhow::Result<u64>;
+}
+
+impl Filter for Blocker {
+    fn program(&self) -> &Program {
+        self.program()
+    }
+
+    fn dropped(&self) -> anyhow::Result<u64> {
+        Ok(self.counts()?.lists[0].packets)
+    }
+}
+
+impl Filter for Plain {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn dropped(&self) -> anyhow::Result<u64> {
+        Ok(self.count.counter(0)?)
+    }
+}
+
+/// A filter, attached while it runs.
+struct Attachable<T> {
+    name: &'static str,
+    ifindex: u32,
+    filter: T,
+    /// The program on the interface, and the count at its begin.
+    running: Option<(Link, u64)>,
+}
+
+impl<T: Filter> Attachable<T> {
+    fn new(name: &'static str, ifindex: u32, filter: T) -> Box<Self> {
+        Box::new(Self { name, ifindex, filter, running: None })
+    }
+}
+
+impl<T: Filter> Dropper for Attachable<T> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn start(&mut self) -> anyhow::Result<()> {
+        let before = self.filter.dropped()?;
+        let link = Link::attach(self.filter.program(), self.ifindex, Mode::Native)?;
+        self.running = Some((link, before));
+        Ok(())
+    }
+
+    fn stop(&mut self) -> anyhow::Result<u64> {
+        let (link, before) = self.running.take().context("it runs")?;
+        drop(link);
+        Ok(self.filter.dropped()? - before)
+    }
+}
+
+/// A program of our own assembly, its counter and its trie.
+struct Plain {
+    program: Program,
+    count: Map,
+    _trie: Option<Map>,
+}
+
+impl Plain {
+    /// Drops packets whose source is in the trie, or all.
+    fn new(trie: Option<Map>) -> anyhow::Result<Self> {
+        let count = Map::array(Kind::PercpuArray, "dropped", 8, 1)?;
+        let program = {
+            let mut asm = Assembler::new();
+            let pass = asm.label();
+            asm.load(Size::Word, R2, R1, context::DATA)
+                .load(Size::Word, R3, R1, context::DATA_END)
+                .mov(R4, R2)
+                .add(R4, 34)
+                .jump_if(Cond::Gt, R4, R3, pass)
+                .load(Size::Half, R4, R2, 12)
+                .jump_if(Cond::Ne, R4, i32::from(u16::from_ne_bytes([8, 0])), pass);
+            if let Some(trie) = &trie {
+                asm.load(Size::Word, R4, R2, SOURCE)
+                    .store(Size::Word, R10, -4, R4)
+                    .store(Size::Word, R10, -8, 32)
+                    .map_lookup(trie, -8)
+                    .jump_if(Cond::Eq, R0, 0, pass);
+            }
+            asm.store(Size::Word, R10, -4, 0)
+                .map_lookup(&count, -4)
+                .jump_if(Cond::Eq, R0, 0, pass)
+                .load(Size::Double, R1, R0, 0)
+                .add(R1, 1)
+                .store(Size::Double, R0, 0, R1)
+                .leave(Action::Drop)
+                .bind(pass)
+                .leave(Action::Pass);
+            Program::load("drops", &asm.finish()?)?
+        };
+        Ok(Self { program, count, _trie: trie })
+    }
+}
+
+/// A set of intervals, and a chain while it runs.
+struct Nftables;
+
+impl Nftables {
+    fn new(list: &[Prefix<u32>]) -> anyhow::Result<Self> {
+        let elements: Vec<String> = list.iter().map(ToString::to_string).collect();
+        nft(&format!(
+            "add table netdev bench\n\
+             add set netdev bench listed {{ type ipv4_addr; flags interval; auto-merge; }}\n\
+             add element netdev bench listed {{ {} }}\n",
+            elements.join(", ")
+        ))?;
+        Ok(Self)
+    }
+}
+
+impl Dropper for Nftables {
+    fn name(&self) -> &'static str {
+        "nftables"
+    }
+
+    fn start(&mut self) -> anyhow::Result<()> {
+        nft("add chain netdev bench drops { type filter hook ingress device v1 priority 0; }\n\
+             add rule netdev bench drops ip saddr @listed counter drop\n")
+    }
+
+    fn stop(&mut self) -> anyhow::Result<u64> {
+        let output = Command::new("nft")
+            .args(["-j", "list", "chain", "netdev", "bench", "drops"])
+            .output()?;
+        let list: serde_json::Value = serde_json::from_slice(&output.stdout).context("nft -j")?;
+        nft("delete chain netdev bench drops\n")?;
+        let items = list["nftables"].as_array().context("a list")?;
+        let terms = items.iter().filter_map(|item| item["rule"]["expr"].as_array()).flatten();
+        terms.map(|term| &term["counter"]["packets"]).find_map(|n| n.as_u64()).context("a counter")
+    }
+}
+
+/// Runs `nft -f -`.
+fn nft(commands: &str) -> anyhow::Result<()> {
+    let mut process = Command::new("nft")
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("running nft of nftables")?;
+    if let Some(mut input) = process.stdin.take() {
+        // After an error the process reads no more, and states it.
+        let _ = input.write_all(commands.as_bytes());
+    }
+    let output = process.wait_with_output()?;
+    // The other lines quote the commands, which may be a million elements.
+    let error = String::from_utf8_lossy(&output.stderr);
+    let error = error.lines().next().unwrap_or_default();
+    ensure!(output.status.success(), "nft: {} {error}", output.status);
+    Ok(())
+}
+
+/// Sends packets of listed sources into v0.
+struct Generator {
+    program: Program,
+    _sources: Map,
+    _cursor: Map,
+}
+
+impl Generator {
+    fn new(list: &[Prefix<u32>], rng: &mut fastrand::Rng) -> anyhow::Result<Self> {
+        let sources = Map::array(Kind::Array, "sources", 8, SOURCES)?;
+        let mut values = Vec::with_capacity(8 * SOURCES as usize);
+        for _ in 0..SOURCES {
+            let prefix = list[rng.usize(..list.len())];
+            let addr = rng.u32(prefix.addr()..=prefix.last());
+            values.extend(addr.to_be_bytes());
+            values.extend([0; 4]);
+        }
+        sources.fill(0, &values)?;
+        let cursor = Map::array(Kind::Array, "cursor", 8, 1)?;
+        let program = {
+            let mut asm = Assembler::new();
+            let drop = asm.label();
+            asm.mov(R6, R1)
+                .load_map_value(R7, &cursor, 0)
+                .load(Size::Double, R1, R7, 0)
+                .mov(R2, R1)
+                .add(R2, 1)
+                .store(Size::Double, R7, 0, R2)
+                .op(Op::And, R1, SOURCES as i32 - 1)
+                .store(Size::Word, R10, -4, R1)
+                .map_lookup(&sources, -4)
+                .jump_if(Cond::Eq, R0, 0, drop)
+                .load(Size::Word, R1, R0, 0)
+                .load(Size::Word, R2, R6, context::DATA)
+                .load(Size::Word, R3, R6, context::DATA_END)
+                .mov(R4, R2)
+                .add(R4, 34)
+                .jump_if(Cond::Gt, R4, R3, drop)
+                .store(Size::Word, R2, SOURCE, R1)
+                .mov(R1, if_nametoindex("v0")? as i32)
+                .mov(R2, 0)
+                .call(Helper::Redirect)
+                .exit()
+                .bind(drop)
+                .leave(Action::Drop);
+            Program::load("sources", &asm.finish()?)?
+        };
+        Ok(Self { program, _sources: sources, _cursor: cursor })
+    }
+
+    /// Sends packets, and returns the seconds.
+    fn send(&self, packets: u32) -> anyhow::Result<f64> {
+        let mut frame = [0; 64];
+        frame[..15].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00, 0x45]);
+        let begin = Instant::now();
+        self.program
+            .run_live(&frame, LiveRun { ifindex: 0, queue: 0, repeat: packets, batch: BATCH })?;
+        Ok(begin.elapsed().as_secs_f64())
+    }
+}
+
+/// Makes a thread receive the packets of v1, and binds it to `cpu`.
+fn receive_on(cpu: usize) -> anyhow::Result<()> {
+    // /sys shows the devices of the namespace in which it was mounted.
+    let script = "mount -t sysfs none /sys && echo 1 >/sys/class/net/v1/threaded";
+    let status = Command::new("unshare").args(["-m", "sh", "-c", script]).status();
+    ensure!(status.context("running unshare")?.success(), "v1 gets no thread to receive");
+    for process in std::fs::read_dir("/proc")?.flatten() {
+        let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+        if !name.starts_with("napi/v1-") {
+            continue;
+        }
+        let number: i32 = process.file_name().to_string_lossy().parse()?;
+        let mut set = CpuSet::new();
+        set.set(cpu)?;
+        sched_setaffinity(Pid::from_raw(number), &set).context("binding the thread of v1")?;
+        return Ok(());
+    }
+    bail!("no thread receives for v1")
+}
+
+/// Measures all in turns, on `cpu`, while the calling thread sends; returns the million packets a second of each that
+/// were dropped, a number for each round.
+pub(super) fn measure(
+    list: &[Prefix<u32>],
+    packets: u32,
+    rounds: usize,
+    cpu: usize,
+    rng: &mut fastrand::Rng,
+) -> anyhow::Result<Vec<(&'static str, Vec<f64>)>> {
+    let _namespace = Namespace::new()?;
+    // With GRO, a veth without an XDP program takes frames of one, too.
+    let status = Command::new("ethtool").args(["-K", "v1", "gro", "on"]).status();
+    ensure!(status.context("running ethtool")?.success(), "ethtool -K v1 gro on");
+    let ifindex = if_nametoindex("v1")?;
+    let mut blocker = Blocker::new(&[ListAction::Drop])?;
+    blocker.replace(0, list, &[]);
+    blocker.commit()?;
+    let routes: Vec<(Prefix<u32>, Hop)> = list.iter().map(|&prefix| (prefix, Hop(1))).collect();
+    let lpm_trie = Plain::new(Some(trie(&routes)?))?;
+    let mut droppers: Vec<Box<dyn Dropper>> = vec![
+        Attachable::new("block", ifindex, blocker),
+        Attachable::new("lpm_trie", ifindex, lpm_trie),
+        Box::new(Nftables::new(list)?),
+        Attachable::new("none", ifindex, Plain::new(None)?),
+    ];
+    let generator = Generator::new(list, rng)?;
+    let mut rates: Vec<(&'static str, Vec<f64>)> =
+        droppers.iter().map(|dropper| (dropper.name(), Vec::new())).collect();
+    for _ in 0..rounds {
+        for (dropper, (name, rates)) in droppers.iter_mut().zip(&mut rates) {
+            dropper.start()?;
+            // The rings of a veth are made anew for a program, and their thread with them.
+            receive_on(cpu)?;
+            let seconds = generator.send(packets)?;
+            let dropped = dropper.stop()?;
+            ensure!(
+                (1..=u64::from(packets)).contains(&dropped),
+                "{name} has dropped {dropped} of {packets} packets"
+            );
+            rates.push(dropped as f64 / seconds / 1e6);
+        }
+    }
+    Ok(rates)
+}
