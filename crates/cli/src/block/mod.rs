@@ -156,16 +156,15 @@ fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attachment], a
     let mut changed = Vec::new();
     for (number, list) in lists.iter_mut().enumerate() {
         // An allow list is read in any case: its addresses are no reason to hold the lists after it.
-        let is_new = all || list.has_changed();
-        if !is_new && !list.allows() {
+        if !all && !list.allows() && !list.has_changed() {
             continue;
         }
         match list.read(&mut protected, accepts_all) {
-            Ok(Some((v4, v6))) if is_new => {
+            Ok(Some((v4, v6))) => {
                 blocker.replace(number, &v4, &v6);
                 changed.push(number);
             }
-            Ok(_) => {}
+            Ok(None) => {}
             Err(error) => log::error!("{error:#}; the list stays as it was"),
         }
     }
