@@ -320,7 +320,7 @@ pub(super) fn measure(
     for _ in 0..rounds {
         for (dropper, (name, rates)) in droppers.iter_mut().zip(&mut rates) {
             dropper.start()?;
-            // The rings of a veth are made anew for a program, and their thread with them.
+            // A veth creates its rings, and the thread that reads them, whenever a program is attached.
             receive_on(cpu)?;
             let seconds = generator.send(packets)?;
             let dropped = dropper.stop()?;

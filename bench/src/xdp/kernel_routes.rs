@@ -52,7 +52,7 @@ impl Namespace {
             ("/proc/sys/net/ipv4/ip_forward", "1"),
             ("/proc/sys/net/ipv6/conf/all/forwarding", "1"),
         ] {
-            // Of this thread: the process's own path is that of the first namespace.
+            // /proc/sys/net is that of the calling thread's namespace.
             std::fs::write(path, value).with_context(|| format!("writing {path}"))?;
         }
         let commands =

@@ -1,7 +1,7 @@
 //! The forwarding table inside the kernel: eBPF programs that look up in the same bytes as this process.
 //!
 //! ```text
-//!   Updater ──commit──► Fib (flat) ──KernelTable::publish──► direct array ─┐
+//!   Updater ──commit──► Fib ─────────KernelTable::publish──► direct array ─┐
 //!      │                  │ lookups of this process                        ├─► a program: lookup
 //!      └── stores chunks ─┴────────── one BPF array, mapped ───────────────┘
 //! ```

@@ -47,6 +47,11 @@ impl<A: Family> ListMasks<A> {
         true
     }
 
+    /// Returns whether [`apply`](Self::apply) has anything to do.
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// Makes `prefixes` the content of a list.
     pub fn replace(&mut self, list: usize, prefixes: &[Prefix<A>]) {
         let listed = self.own.iter().filter(|(_, lists)| lists.0 & 1 << list != 0);

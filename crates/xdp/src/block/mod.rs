@@ -48,6 +48,8 @@ struct Listed<A: Family> {
     masks: ListMasks<A>,
     updater: Updater<A>,
     table: KernelTable<A>,
+    /// Changes are not yet in the kernel.
+    is_behind: bool,
 }
 
 impl<A: Family> Listed<A> {
@@ -55,13 +57,19 @@ impl<A: Family> Listed<A> {
         let files = BpfArrays::new(name);
         let updater = Updater::new_in(Rib::new(), engine, 1, files.clone())?;
         let table = KernelTable::new(&files, updater.fib())?;
-        Ok(Self { masks: ListMasks::default(), updater, table })
+        Ok(Self { masks: ListMasks::default(), updater, table, is_behind: false })
     }
 
-    fn commit(&mut self) -> Result<Publication, BlockError> {
-        self.masks.apply(&mut self.updater);
-        self.updater.commit()?;
-        Ok(self.table.publish(self.updater.fib())?)
+    /// Brings the table in the kernel up to date.
+    fn commit(&mut self) -> Result<(), BlockError> {
+        self.is_behind |= self.masks.has_changed();
+        if self.is_behind {
+            self.masks.apply(&mut self.updater);
+            self.updater.commit()?;
+            self.table.publish(self.updater.fib())?;
+            self.is_behind = false;
+        }
+        Ok(())
     }
 }
 
@@ -135,10 +143,10 @@ impl Blocker {
     /// [`BlockError`]; the program acts by the lists of the last commit, and the next commit makes
     /// another attempt.
     pub fn commit(&mut self) -> Result<Publication, BlockError> {
-        let publications = [self.v4.commit()?, self.v6.commit()?];
-        // Another attempt where an earlier one has failed after its table was in other arrays.
+        self.v4.commit()?;
+        self.v6.commit()?;
         let (v4, v6) = (self.v4.table.arrays(), self.v6.table.arrays());
-        if !publications.contains(&Publication::Replaced) && self.filter.is_of(v4, v6) {
+        if self.filter.is_of(v4, v6) {
             return Ok(Publication::InPlace);
         }
         self.program = Arc::new(self.filter.load(v4, v6)?);
