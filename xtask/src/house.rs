@@ -33,7 +33,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("bundle", &["fib", "api", "config", "threads"]),
     (
         "control",
-        &["fib", "port", "feed", "acl", "qos", "flowspec", "datapath", "api", "config", "threads"],
+        &[
+            "fib", "port", "feed", "xdp", "acl", "qos", "flowspec", "datapath", "api", "config",
+            "threads",
+        ],
     ),
     ("dashboard", &["fib", "gate", "datapath", "api", "config", "threads", "control"]),
     ("router", &["fib", "port", "datapath", "config", "control", "dashboard"]),

@@ -10,6 +10,7 @@
 //! - [`table`]: the table that programs read, and how a commit gets there without half a change.
 //! - [`grace`]: waits until no program runs any more that could have read a former state.
 //! - [`lookup`]: the lookup as a subroutine in eBPF.
+//! - [`forward`]: the forwarding of packets in the driver, in front of the router's sockets.
 //! - [`block`]: block lists, by the lookup of a packet's source.
 //! - [`probe`]: many lookups in the kernel by `BPF_PROG_TEST_RUN`, for tests and benchmarks.
 //!
@@ -22,6 +23,7 @@
 pub mod arrays;
 pub mod block;
 mod error;
+pub mod forward;
 pub mod grace;
 pub mod lookup;
 pub mod probe;

@@ -195,7 +195,9 @@ pub struct KernelTable<A> {
     arrays: Arc<TableArrays<A>>,
     /// Keeps the chunks of the published state.
     pin: PoolSnapshot,
-    grace: Grace<PoolSnapshot>,
+    grace: Grace<(PoolSnapshot, Arc<()>)>,
+    /// Has a clone in each state that a program may still read.
+    former: Arc<()>,
 }
 
 impl<A: Family> KernelTable<A> {
@@ -212,6 +214,7 @@ impl<A: Family> KernelTable<A> {
             arrays: Arc::new(TableArrays::new(&parts).map_err(|error| error.explained(files))?),
             pin: parts.chunks.clone(),
             grace: Grace::new()?,
+            former: Arc::new(()),
         })
     }
 
@@ -244,8 +247,15 @@ impl<A: Family> KernelTable<A> {
             self.arrays = Arc::new(arrays);
             Publication::Replaced
         };
-        self.grace.retire(std::mem::replace(&mut self.pin, parts.chunks.clone()));
+        let former = std::mem::replace(&mut self.pin, parts.chunks.clone());
+        self.grace.retire((former, Arc::clone(&self.former)));
         Ok(publication)
+    }
+
+    /// Returns whether every program has left all states but the last, if programs with former arrays have
+    /// been replaced.
+    pub fn has_passed(&self) -> bool {
+        Arc::strong_count(&self.former) == 1
     }
 
     /// Returns the present arrays, to load programs with.

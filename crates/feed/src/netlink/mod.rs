@@ -23,6 +23,7 @@
 
 mod address;
 mod attribute;
+mod device_features;
 mod error;
 mod follower;
 mod kernel;
@@ -43,6 +44,7 @@ mod uapi;
 pub use crate::prefix::AnyPrefix;
 pub use address::AddressView;
 pub use attribute::{Attribute, Attributes};
+pub use device_features::DeviceFeatures;
 pub use error::{Damage, Error};
 pub use follower::{
     AddressChange, Follower, InterfaceSettings, NullFollower, RouteInfo, RpFilter, Target, Via,

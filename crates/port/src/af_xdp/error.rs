@@ -237,6 +237,8 @@ pub(super) struct Capability(&'static str, u64);
 pub(super) const NET_ADMIN: Capability = Capability("CAP_NET_ADMIN", 1 << 12);
 /// Creating AF_XDP sockets.
 pub(super) const NET_RAW: Capability = Capability("CAP_NET_RAW", 1 << 13);
+/// Arithmetic on addresses within programs.
+pub(super) const PERFMON: Capability = Capability("CAP_PERFMON", 1 << 38 | 1 << 21);
 /// Creating maps and loading programs; CAP_SYS_ADMIN suffices too.
 pub(super) const BPF: Capability = Capability("CAP_BPF", 1 << 39 | 1 << 21);
 

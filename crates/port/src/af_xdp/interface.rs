@@ -31,12 +31,12 @@ use super::bpf::{AttachError, Link, LoadError, Mode};
 use super::counters::SocketCounters;
 use super::descriptor;
 use super::device::{self, ChannelCount, Device, TagRemoval, dropped};
-use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
+use super::error::{BPF, Capability, Error, NET_ADMIN, NET_RAW, PERFMON};
 use super::host_egress::HostEgress;
 use super::rss::{Rss, RssSetup};
 use super::steer::{
-    EarlyDropConfig, InstalledPrefixes, Locals, SourcePrefix, Steering, SteeringCounters,
-    SteeringOutcome, VlanTags,
+    DriverPath, EarlyDropConfig, InstalledPrefixes, Locals, SourcePrefix, Steering,
+    SteeringCounters, SteeringOutcome, VlanTags,
 };
 use crate::PortStats;
 
@@ -213,12 +213,7 @@ impl Interface {
         // reported together.
         drop(descriptor::open(name, &[NET_RAW, NET_ADMIN, BPF])?);
         let (mac, mtu, index) = (device.mac()?, device.mtu()?, device.index()?);
-        let steering = load(mac).map_err(|error| match error.cause.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) if error.log.is_empty() => {
-                Error::system("load the steering program", name, &[BPF, NET_ADMIN], error.cause)
-            }
-            _ => Error::Program(error),
-        })?;
+        let steering = load(mac).map_err(|error| program_error(error, name, &[BPF, NET_ADMIN]))?;
         // Before the program is attached, since some drivers restart their queues for either.
         let tag_removal = TagRemoval::turn_off(name);
         let (link, fallback) = attach(&steering, index, choice);
@@ -591,6 +586,35 @@ impl Interface {
         self.0.steering.counts()
     }
 
+    /// Puts `path` into the steering program in place of the present one, or none: each frame passes
+    /// through the former program or the new one. Switches, maps and counters stay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; the former path stays.
+    pub fn set_driver_path(&self, path: Option<&dyn DriverPath>) -> Result<(), Error> {
+        let now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        let rights = &[BPF, NET_ADMIN, PERFMON];
+        let program = self
+            .0
+            .steering
+            .load_with(path)
+            .map_err(|error| program_error(error, &now.name, rights))?;
+        let replaced = now.link.as_ref().map_or(Ok(()), |link| link.replace(&program));
+        replaced.map_err(|cause| {
+            Error::system("replace the steering program", &now.name, rights, cause)
+        })
+    }
+
+    /// Lets packets of IPv4, and of IPv6, take the driver's path from now on.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn forward_in_driver(&self, families: [bool; 2]) -> io::Result<()> {
+        self.0.steering.forward_in_driver(families)
+    }
+
     /// Sets how long a worker may stall.
     ///
     /// # Errors
@@ -682,7 +706,7 @@ fn attach(
     index: u32,
     choice: ModeChoice,
 ) -> (Result<Link, AttachError>, Option<String>) {
-    let attach = |mode| Link::attach(steering.program(), index, mode);
+    let attach = |mode| Link::attach(&steering.program(), index, mode);
     match choice {
         ModeChoice::Generic => (attach(Mode::Generic), None),
         _ => match attach(Mode::Native) {
@@ -694,6 +718,16 @@ fn attach(
             ) if choice == ModeChoice::Auto => (attach(Mode::Generic), Some(why.to_string())),
             other => (other, None),
         },
+    }
+}
+
+/// Returns the error of a program that was not loaded; `rights` are those that it takes.
+fn program_error(error: LoadError, name: &str, rights: &[Capability]) -> Error {
+    match error.cause.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) if error.log.is_empty() => {
+            Error::system("load the steering program", name, rights, error.cause)
+        }
+        _ => Error::Program(error),
     }
 }
 

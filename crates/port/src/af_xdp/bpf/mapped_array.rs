@@ -40,8 +40,22 @@ impl MappedArray {
     ///
     /// As for [`Map::new`], and those of `mmap(2)`.
     pub fn new(name: &str, count: u32) -> io::Result<Self> {
-        let map = Map::mappable(name, size_of::<AtomicU64>(), count)?;
+        Self::mapping(Map::mappable(name, size_of::<AtomicU64>(), count)?, count as usize)
+    }
+
+    /// Creates `count` words of zero that are one value: a program addresses them without a lookup
+    /// ([`Assembler::load_map_value`](super::asm::Assembler::load_map_value)).
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn one_value(name: &str, count: u32) -> io::Result<Self> {
         let count = count as usize;
+        Self::mapping(Map::mappable(name, count * size_of::<AtomicU64>(), 1)?, count)
+    }
+
+    /// Maps the `count` words of a map.
+    fn mapping(map: Map, count: usize) -> io::Result<Self> {
         // SAFETY:
         // - a null hint: the kernel chooses fresh addresses, so nothing that exists is overwritten.
         let base = unsafe {

@@ -11,14 +11,19 @@ use super::super::bpf::asm::{
 };
 use super::blocked::BlockedSources;
 use super::declined::DeclinedFlows;
+use super::driver_path::{self, DriverPath, PathExits};
 use super::frame_room::FrameRoom;
+use super::heartbeat::{self, Heartbeat};
 use super::protected::ProtectedPrefixes;
-use super::{SteeringOutcome, flow_key, heartbeat, priority_tags, vlan_tags};
+use super::{SteeringOutcome, flow_key, priority_tags, vlan_tags};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
 /// Switches: the interface is only observed; some sources are blocked.
 pub(super) const OBSERVE_ONLY: u32 = 1;
 pub(super) const HAS_BLOCKED: u32 = 2;
+/// Switches: packets of a family may take the driver's path.
+pub(super) const FORWARDS_V4: u32 = 4;
+pub(super) const FORWARDS_V6: u32 = 8;
 
 /// Offsets in the frame: an Ethernet header has 14 bytes.
 const ETHERTYPE: i16 = 12;
@@ -31,54 +36,59 @@ const V6_HOP_LIMIT: i16 = 14 + 7;
 const V6_DESTINATION: i16 = 14 + 24;
 const V6_END: i32 = 14 + 40;
 
-/// The parameters of a program, and its maps.
-pub(super) struct ProgramInputs<'m> {
+/// The maps of a program, and what it does for all its life.
+#[derive(Debug)]
+pub(super) struct ProgramMaps {
     /// The interface's MAC, in the first six bytes of its one element.
-    pub(super) mac: &'m Map,
+    pub(super) mac: Map,
     /// The secondary MACs: the keys are numbers of 48 bits.
-    pub(super) secondary_macs: &'m Map,
+    pub(super) secondary_macs: Map,
     /// The tags of the VLAN devices over the interface, unless it is a gate's.
-    pub(super) vlans: Option<&'m Map>,
+    pub(super) vlans: Option<Map>,
     /// Whether the interface is a gate's.
     pub(super) guards: bool,
     /// Whether packets that no socket takes are dropped.
     pub(super) fail_closed: bool,
-    pub(super) sockets: &'m Map,
+    pub(super) sockets: Map,
     /// The arrival time of the first packet that a queue's worker has not received, and its maximum
     /// age.
-    pub(super) heartbeat: [&'m Map; 2],
-    /// The helper that returns the time.
-    pub(super) clock: Helper,
-    pub(super) switches: &'m Map,
-    pub(super) counts: &'m Map,
-    pub(super) locals: [&'m Map; 2],
-    pub(super) blocked: Option<&'m BlockedSources>,
-    pub(super) declined: Option<&'m DeclinedFlows>,
-    pub(super) protected: Option<&'m ProtectedPrefixes>,
-    /// The longest frame for the sockets, if the program accepts frames of several buffers.
-    pub(super) room: Option<&'m FrameRoom>,
+    pub(super) heartbeat: Heartbeat,
+    /// One word, a bit for each switch.
+    pub(super) switches: Map,
+    pub(super) counts: Map,
+    pub(super) locals: [Map; 2],
+    pub(super) blocked: Option<BlockedSources>,
+    pub(super) declined: Option<DeclinedFlows>,
+    pub(super) protected: Option<ProtectedPrefixes>,
+    /// The longest frame for the sockets, unless longer ones are refused.
+    pub(super) room: Option<FrameRoom>,
     /// Whether packets whose TTL is used up are left to the host.
     pub(super) passes_expiring: bool,
 }
 
+/// A form of the program, of those that differ by what the kernel has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variant {
+    /// The helper that returns the time.
+    pub(super) clock: Helper,
+    /// The program passes frames that are too long for the sockets to the host.
+    pub(super) has_room: bool,
+    /// The program accepts frames of several buffers.
+    pub(super) several_buffers: bool,
+}
+
 /// Assembles the program.
-pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCode> {
-    let &ProgramInputs {
-        mac,
-        secondary_macs,
-        vlans,
-        guards,
-        fail_closed,
-        sockets,
-        switches,
-        counts,
-        blocked,
-        declined,
-        protected,
-        room,
-        ..
-    } = inputs;
-    let [v4, v6] = inputs.locals;
+pub(super) fn assemble<'m>(
+    maps: &'m ProgramMaps,
+    variant: Variant,
+    driver_path: Option<&'m dyn DriverPath>,
+) -> Result<Code<'m>, BadCode> {
+    let ProgramMaps { mac, secondary_macs, sockets, switches, counts, .. } = maps;
+    let &ProgramMaps { guards, fail_closed, passes_expiring, .. } = maps;
+    let (vlans, blocked) = (maps.vlans.as_ref(), maps.blocked.as_ref());
+    let (declined, protected) = (maps.declined.as_ref(), maps.protected.as_ref());
+    let room = maps.room.as_ref().filter(|_| variant.has_room);
+    let [v4, v6] = &maps.locals;
     let checks_flows = blocked.is_some() || declined.is_some();
     let mut asm = Assembler::new();
     let exits = SteeringOutcome::ALL.map(|why| (why, asm.label()));
@@ -101,6 +111,13 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         .add(R2, 14)
         .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Short));
     let (mine, not_mine) = (asm.label(), asm.label());
+    // Whether the frame belongs to another device over the interface, for the driver's path.
+    let set_stacked = |asm: &mut Assembler<'m>, stacked: bool| {
+        if driver_path.is_some() {
+            asm.mov(R8, i32::from(stacked));
+        }
+    };
+    set_stacked(&mut asm, false);
     asm.load_map_value(R1, mac, 0)
         .load(Size::Word, R2, R6, 0)
         .load(Size::Word, R3, R1, 0)
@@ -125,6 +142,7 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         .jump(to(SteeringOutcome::NotIp));
     if let Some(vlans) = vlans {
         asm.bind(vlan);
+        set_stacked(&mut asm, true);
         vlan_tags::emit_match(&mut asm, vlans, payload, to);
     }
     asm.bind(not_mine)
@@ -135,22 +153,28 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         .big_endian(R2, 64)
         .op(Op::Rsh, R2, 16)
         .store(Size::Double, R10, -8, R2)
-        .map_lookup(secondary_macs, -8)
-        .jump_if(Cond::Ne, R0, 0, mine)
-        .jump(to(if fail_closed { SteeringOutcome::Astray } else { SteeringOutcome::NotMine }));
+        .map_lookup(secondary_macs, -8);
+    set_stacked(&mut asm, true);
+    asm.jump_if(Cond::Ne, R0, 0, mine).jump(to(if fail_closed {
+        SteeringOutcome::Astray
+    } else {
+        SteeringOutcome::NotMine
+    }));
 
     asm.bind(ipv4);
-    steer_v4(&mut asm, v4, inputs.passes_expiring, to_host(false));
+    steer_v4(&mut asm, v4, passes_expiring, to_host(false));
     if checks_flows {
         flow_key::emit_v4(&mut asm);
     }
-    asm.jump(redirect);
+    let entries = driver_path.map(|_| [asm.label(), asm.label()]);
+    let [take_v4, take_v6] = entries.unwrap_or([redirect; 2]);
+    driver_path::emit_check(&mut asm, switches, [FORWARDS_V4, OBSERVE_ONLY], [take_v4, redirect]);
     asm.bind(ipv6);
-    steer_v6(&mut asm, v6, inputs.passes_expiring, to_host(true));
+    steer_v6(&mut asm, v6, passes_expiring, to_host(true));
     if checks_flows {
         flow_key::emit_v6(&mut asm);
     }
-    asm.jump(redirect);
+    driver_path::emit_check(&mut asm, switches, [FORWARDS_V6, OBSERVE_ONLY], [take_v6, redirect]);
 
     // The socket of this queue; without one, or if all packets are for the host, pass or drop.
     let take = asm.label();
@@ -185,8 +209,8 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
     let stalled = if fail_closed { SteeringOutcome::Unserved } else { SteeringOutcome::Stalled };
     heartbeat::emit_check(
         &mut asm,
-        inputs.heartbeat,
-        inputs.clock,
+        maps.heartbeat.maps(),
+        variant.clock,
         to(SteeringOutcome::Taken),
         to(stalled),
     );
@@ -198,8 +222,9 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
     let there = |why| match why {
         SteeringOutcome::Blocked => blocked.is_some(),
         SteeringOutcome::Declined => declined.is_some(),
+        SteeringOutcome::Forwarded => driver_path.is_some(),
         SteeringOutcome::Forged => protected.is_some(),
-        SteeringOutcome::Expiring if !inputs.passes_expiring => false,
+        SteeringOutcome::Expiring if !passes_expiring => false,
         why if FOR_HOST.contains(&why) => protected.is_none(),
         SteeringOutcome::TooLong => room.is_some(),
         SteeringOutcome::Astray => fail_closed,
@@ -210,7 +235,7 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
     };
     for (why, label) in exits.into_iter().filter(|(why, _)| there(*why)) {
         let action = match why {
-            SteeringOutcome::Taken => Action::Redirect,
+            SteeringOutcome::Taken | SteeringOutcome::Forwarded => Action::Redirect,
             why if why.drops() => Action::Drop,
             _ => Action::Pass,
         };
@@ -228,6 +253,10 @@ pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCo
         .bind(end)
         .mov(R0, R8)
         .exit();
+    if let (Some(path), Some(entries)) = (driver_path, entries) {
+        let exits = PathExits { rest: redirect, forwarded: to(SteeringOutcome::Forwarded) };
+        path.append(&mut asm, entries, exits, variant.several_buffers);
+    }
     asm.finish()
 }
 

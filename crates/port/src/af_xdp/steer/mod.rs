@@ -35,6 +35,7 @@
 //! - Packets of sources that a gate blocks and of flows that it has declined are dropped, if the
 //!   gate installs them (`blocked.rs`, `declined.rs`), and so are packets for the host with a
 //!   source behind the gate (`protected.rs`); an observed interface drops none of them.
+//! - A router's program may forward packets itself, in front of the sockets (`driver_path.rs`).
 //! - An observed interface passes and counts the packets that it would have taken: one flag, read
 //!   last, switches between the two modes from one packet to the next.
 //!
@@ -46,6 +47,7 @@
 mod assemble;
 mod blocked;
 mod declined;
+mod driver_path;
 mod flow_key;
 mod frame_room;
 mod heartbeat;
@@ -56,6 +58,7 @@ mod protected;
 mod vlan_tags;
 
 pub use blocked::{InstalledPrefixes, SourcePrefix};
+pub use driver_path::{DriverPath, PathExits};
 pub use heartbeat::STALL;
 pub use outcome::{SteeringCounters, SteeringOutcome};
 pub use vlan_tags::VlanTags;
@@ -63,12 +66,14 @@ pub use vlan_tags::VlanTags;
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::bpf::asm::Helper;
 use super::bpf::{Kind, LoadError, Map, Program};
-use assemble::{HAS_BLOCKED, OBSERVE_ONLY, ProgramInputs, assemble};
+use assemble::{
+    FORWARDS_V4, FORWARDS_V6, HAS_BLOCKED, OBSERVE_ONLY, ProgramMaps, Variant, assemble,
+};
 use blocked::BlockedSources;
 use declined::DeclinedFlows;
 use frame_room::FrameRoom;
@@ -122,24 +127,9 @@ pub struct EarlyDropConfig {
 /// The program of one interface, and its maps.
 #[derive(Debug)]
 pub struct Steering {
-    program: Program,
-    /// The interface's MAC, and two bytes of nothing.
-    mac: Map,
-    secondary_macs: Map,
-    /// The tags of the VLAN devices over the interface, unless it is a gate's.
-    vlans: Option<Map>,
-    sockets: Map,
-    heartbeat: Heartbeat,
-    /// One word, a bit for each switch.
-    switches: Map,
-    counts: Map,
-    v4: Map,
-    v6: Map,
-    blocked: Option<BlockedSources>,
-    declined: Option<DeclinedFlows>,
-    protected: Option<ProtectedPrefixes>,
-    /// The longest frame for the sockets; `None` if longer ones are refused.
-    room: Option<FrameRoom>,
+    program: RwLock<Arc<Program>>,
+    variant: Variant,
+    maps: ProgramMaps,
     locals: Mutex<Locals>,
     /// The current elements of `secondary_macs`.
     macs: Mutex<HashSet<[u8; 6]>>,
@@ -194,7 +184,8 @@ impl Steering {
     ) -> Result<Self, LoadError> {
         let failed = |cause| LoadError { cause, log: String::new() };
         let mac_map = Map::array(Kind::Array, "fp_mac", 8, 1).map_err(failed)?;
-        let macs = Map::new(Kind::Hash, "fp_macs", 8, 1, SECONDARY_MACS).map_err(failed)?;
+        let secondary_macs =
+            Map::new(Kind::Hash, "fp_macs", 8, 1, SECONDARY_MACS).map_err(failed)?;
         let vlans = guards.is_none().then(|| Map::new(Kind::Hash, "fp_vlans", 8, 1, VLANS));
         let vlans = vlans.transpose().map_err(failed)?;
         let sockets = Map::array(Kind::Xskmap, "fp_sockets", 4, queues).map_err(failed)?;
@@ -214,64 +205,47 @@ impl Steering {
             .transpose()
             .map_err(failed)?;
         let room = is_router.then(FrameRoom::new).transpose().map_err(failed)?;
-        let inputs = |clock, room| ProgramInputs {
-            clock,
-            room,
-            heartbeat: heartbeat.maps(),
-            mac: &mac_map,
-            secondary_macs: &macs,
-            vlans: vlans.as_ref(),
+        let maps = ProgramMaps {
+            mac: mac_map,
+            secondary_macs,
+            vlans,
             guards: guards.is_some(),
             fail_closed,
-            sockets: &sockets,
-            switches: &switches,
-            counts: &counts,
-            locals: [&v4, &v6],
-            blocked: blocked.as_ref(),
-            declined: declined.as_ref(),
-            protected: protected.as_ref(),
-            passes_expiring: !is_router,
-        };
-        let load = |clock, room, several_buffers| {
-            let code = assemble(&inputs(clock, room))
-                .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
-            if several_buffers {
-                Program::load_multi_buffer("fp_steer", &code)
-            } else {
-                Program::load("fp_steer", &code)
-            }
-        };
-        let joins = joins_buffers();
-        let long =
-            room.as_ref().and_then(|room| load(Helper::KtimeCoarseNs, Some(room), joins).ok());
-        // A kernel without the coarse clock has the exact one.
-        let short = || {
-            let load = |clock| load(clock, None, joins);
-            load(Helper::KtimeCoarseNs).or_else(|_| load(Helper::KtimeNs))
-        };
-        let has_room = long.is_some();
-        let program = long.map_or_else(short, Ok)?;
-        let room = room.filter(|_| has_room);
-        let (none, on) = (Mutex::default(), Mutex::default());
-        let steering = Self {
-            program,
-            mac: mac_map,
-            secondary_macs: macs,
-            vlans,
             sockets,
             heartbeat,
             switches,
             counts,
-            v4,
-            v6,
+            locals: [v4, v6],
             blocked,
             declined,
             protected,
             room,
-            locals: none,
+            passes_expiring: !is_router,
+        };
+        let several_buffers = joins_buffers();
+        let coarse = Variant {
+            clock: Helper::KtimeCoarseNs,
+            has_room: maps.room.is_some(),
+            several_buffers,
+        };
+        let without_room = Variant { has_room: false, ..coarse };
+        // A kernel without the coarse clock has the exact one.
+        let exact = Variant { clock: Helper::KtimeNs, ..without_room };
+        let attempt =
+            |variant| load_program(&maps, variant, None).map(|program| (program, variant));
+        let loaded = attempt(coarse).or_else(|error| match maps.room {
+            Some(_) => attempt(without_room),
+            None => Err(error),
+        });
+        let (program, variant) = loaded.or_else(|_| attempt(exact))?;
+        let steering = Self {
+            program: RwLock::new(Arc::new(program)),
+            variant,
+            maps,
+            locals: Mutex::default(),
             macs: Mutex::default(),
             tags: Mutex::default(),
-            on,
+            on: Mutex::default(),
         };
         steering.set_mac(mac).map_err(failed)?;
         steering.set_locals(locals).map_err(failed)?;
@@ -285,7 +259,7 @@ impl Steering {
     /// Those of `bpf(2)`.
     pub fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
         let [m0, m1, m2, m3, m4, m5] = mac;
-        self.mac.set(0, &[m0, m1, m2, m3, m4, m5, 0, 0])
+        self.maps.mac.set(0, &[m0, m1, m2, m3, m4, m5, 0, 0])
     }
 
     /// Takes frames to these MACs, too, from now on, and to no others but the interface's own.
@@ -296,12 +270,12 @@ impl Steering {
     pub fn set_secondary_macs(&self, macs: &[[u8; 6]]) -> io::Result<()> {
         let mut current = self.macs.lock().unwrap_or_else(PoisonError::into_inner);
         for old in current.clone().into_iter().filter(|mac| !macs.contains(mac)) {
-            self.secondary_macs.delete(&mac_key(old))?;
+            self.maps.secondary_macs.delete(&mac_key(old))?;
             current.remove(&old);
         }
         for &new in macs {
             if !current.contains(&new) {
-                self.secondary_macs.update(&mac_key(new), &[1])?;
+                self.maps.secondary_macs.update(&mac_key(new), &[1])?;
                 current.insert(new);
             }
         }
@@ -315,7 +289,7 @@ impl Steering {
     ///
     /// Those of `bpf(2)`: `E2BIG` beyond 16,384 VLAN devices. Changes before the error remain.
     pub fn set_vlans(&self, vlans: &[VlanTags]) -> io::Result<()> {
-        let Some(map) = &self.vlans else { return Ok(()) };
+        let Some(map) = &self.maps.vlans else { return Ok(()) };
         let mut current = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted: HashSet<VlanTags> = vlans.iter().copied().collect();
         for old in current.clone().difference(&wanted) {
@@ -339,19 +313,19 @@ impl Steering {
     pub fn set_locals(&self, locals: &Locals) -> io::Result<()> {
         let mut current = self.locals.lock().unwrap_or_else(PoisonError::into_inner);
         for new in locals.v4.difference(&current.v4.clone()) {
-            self.v4.update(&new.octets(), &[1])?;
+            self.maps.locals[0].update(&new.octets(), &[1])?;
             current.v4.insert(*new);
         }
         for new in locals.v6.difference(&current.v6.clone()) {
-            self.v6.update(&new.octets(), &[1])?;
+            self.maps.locals[1].update(&new.octets(), &[1])?;
             current.v6.insert(*new);
         }
         for old in current.v4.clone().difference(&locals.v4) {
-            self.v4.delete(&old.octets())?;
+            self.maps.locals[0].delete(&old.octets())?;
             current.v4.remove(old);
         }
         for old in current.v6.clone().difference(&locals.v6) {
-            self.v6.delete(&old.octets())?;
+            self.maps.locals[1].delete(&old.octets())?;
             current.v6.remove(old);
         }
         Ok(())
@@ -364,7 +338,7 @@ impl Steering {
     ///
     /// Those of `bpf(2)`; `InvalidInput` if the addresses are of different families.
     pub fn decline(&self, src: IpAddr, dst: IpAddr, until: Option<u64>) -> io::Result<()> {
-        match (&self.declined, until) {
+        match (&self.maps.declined, until) {
             (Some(declined), Some(until)) => declined.decline(src, dst, until),
             (Some(declined), None) => declined.readmit(src, dst).map(drop),
             (None, _) => Ok(()),
@@ -377,7 +351,7 @@ impl Steering {
     ///
     /// Those of `bpf(2)`.
     pub fn declined_bytes(&self) -> io::Result<u64> {
-        self.declined.as_ref().map_or(Ok(0), DeclinedFlows::bytes)
+        self.maps.declined.as_ref().map_or(Ok(0), DeclinedFlows::bytes)
     }
 
     /// Drops packets of these sources from now on, and of no others: blocked prefixes, none within
@@ -388,7 +362,7 @@ impl Steering {
     ///
     /// Those of `bpf(2)` if an entry cannot be removed: then no packet is dropped.
     pub fn set_blocked(&self, list: &[SourcePrefix]) -> io::Result<InstalledPrefixes> {
-        let Some(blocked) = &self.blocked else {
+        let Some(blocked) = &self.maps.blocked else {
             return Ok(InstalledPrefixes { installed: 0, omitted: list.len() });
         };
         let done = blocked.set(list);
@@ -404,7 +378,7 @@ impl Steering {
     /// Those of `bpf(2)`.
     pub fn blocks(&self, source: IpAddr) -> io::Result<bool> {
         let on = *self.on.lock().unwrap_or_else(PoisonError::into_inner) & HAS_BLOCKED != 0;
-        self.blocked.as_ref().filter(|_| on).map_or(Ok(false), |blocked| blocked.drops(source))
+        self.maps.blocked.as_ref().filter(|_| on).map_or(Ok(false), |blocked| blocked.drops(source))
     }
 
     /// Counts the bytes of dropped packets of blocked sources.
@@ -413,7 +387,7 @@ impl Steering {
     ///
     /// Those of `bpf(2)`.
     pub fn blocked_bytes(&self) -> io::Result<u64> {
-        self.blocked.as_ref().map_or(Ok(0), BlockedSources::bytes)
+        self.maps.blocked.as_ref().map_or(Ok(0), BlockedSources::bytes)
     }
 
     /// Sets the prefixes behind the gate, and their exceptions (`drops` false): a packet for the
@@ -425,7 +399,7 @@ impl Steering {
     /// Those of `bpf(2)`: `ENOSPC` beyond the capacity for prefixes. Entries before the error
     /// remain.
     pub fn set_protected(&self, list: &[SourcePrefix]) -> io::Result<()> {
-        self.protected.as_ref().map_or(Ok(()), |protected| protected.set(list))
+        self.maps.protected.as_ref().map_or(Ok(()), |protected| protected.set(list))
     }
 
     /// Counts the bytes of packets of protected sources that were dropped.
@@ -434,7 +408,7 @@ impl Steering {
     ///
     /// Those of `bpf(2)`.
     pub fn forged_bytes(&self) -> io::Result<u64> {
-        self.protected.as_ref().map_or(Ok(0), ProtectedPrefixes::bytes)
+        self.maps.protected.as_ref().map_or(Ok(0), ProtectedPrefixes::bytes)
     }
 
     /// Observes only, from the next packet on, or takes packets again.
@@ -449,7 +423,7 @@ impl Steering {
     fn switch(&self, which: u32, on: bool) -> io::Result<()> {
         let mut now = self.on.lock().unwrap_or_else(PoisonError::into_inner);
         let then = if on { *now | which } else { *now & !which };
-        self.switches.set(0, &then.to_ne_bytes())?;
+        self.maps.switches.set(0, &then.to_ne_bytes())?;
         *now = then;
         Ok(())
     }
@@ -460,7 +434,7 @@ impl Steering {
     ///
     /// Those of `bpf(2)`.
     pub fn observes(&self) -> io::Result<bool> {
-        let word = self.switches.get(0)?.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+        let word = self.maps.switches.get(0)?.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
         Ok(u32::from_ne_bytes(word) & OBSERVE_ONLY != 0)
     }
 
@@ -472,7 +446,7 @@ impl Steering {
     pub fn counts(&self) -> io::Result<SteeringCounters> {
         let mut counts = SteeringCounters::default();
         for (reason, sum) in counts.0.iter_mut().enumerate() {
-            for cpu in self.counts.percpu(reason as u32)? {
+            for cpu in self.maps.counts.percpu(reason as u32)? {
                 *sum += cpu.as_chunks::<8>().0.iter().map(|n| u64::from_ne_bytes(*n)).sum::<u64>();
             }
         }
@@ -485,7 +459,7 @@ impl Steering {
     ///
     /// Those of `bpf(2)`.
     pub fn count(&self, which: SteeringOutcome) -> io::Result<u64> {
-        self.counts.counter(which as u32)
+        self.maps.counts.counter(which as u32)
     }
 
     /// Sets the time for which a worker may leave packets unread before the host receives them or
@@ -495,34 +469,71 @@ impl Steering {
     ///
     /// Those of `bpf(2)`.
     pub fn set_stall(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.heartbeat.set_limit(limit)
+        self.maps.heartbeat.set_limit(limit)
     }
 
     /// Records that the worker of a queue has received.
     #[inline]
     pub(super) fn beat(&self, queue: u32) {
-        self.heartbeat.beat(queue);
+        self.maps.heartbeat.beat(queue);
     }
 
     /// Returns whether frames that are too long for the sockets are passed to the host. If not, an
     /// interface may have no such frames.
     pub fn passes_long_frames(&self) -> bool {
-        self.room.is_some()
+        self.variant.has_room
     }
 
     /// Passes frames of more than `room` bytes to the host from now on.
     pub(super) fn set_room(&self, room: usize) -> io::Result<()> {
-        self.room.as_ref().map_or(Ok(()), |map| map.set(room as u32))
+        self.maps.room.as_ref().map_or(Ok(()), |map| map.set(room as u32))
     }
 
     /// Returns the loaded program.
-    pub fn program(&self) -> &Program {
-        &self.program
+    pub fn program(&self) -> Arc<Program> {
+        Arc::clone(&self.program.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Loads the program again, with `path` or without any, and returns it. All maps stay, and their
+    /// counts.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`]; the previous program stays the present one.
+    pub fn load_with(&self, path: Option<&dyn DriverPath>) -> Result<Arc<Program>, LoadError> {
+        let program = Arc::new(load_program(&self.maps, self.variant, path)?);
+        *self.program.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&program);
+        Ok(program)
+    }
+
+    /// Lets packets of IPv4, and of IPv6, take the driver's path, if the program has one.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn forward_in_driver(&self, [v4, v6]: [bool; 2]) -> io::Result<()> {
+        self.switch(FORWARDS_V4, v4)?;
+        self.switch(FORWARDS_V6, v6)
     }
 
     /// Returns the map of sockets by queue.
     pub(super) fn sockets(&self) -> &Map {
-        &self.sockets
+        &self.maps.sockets
+    }
+}
+
+/// Assembles and loads a program.
+fn load_program(
+    maps: &ProgramMaps,
+    variant: Variant,
+    path: Option<&dyn DriverPath>,
+) -> Result<Program, LoadError> {
+    let code = assemble(maps, variant, path)
+        .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
+    if variant.several_buffers {
+        Program::load_multi_buffer("fp_steer", &code)
+    } else {
+        Program::load("fp_steer", &code)
     }
 }
 

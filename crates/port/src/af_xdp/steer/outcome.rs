@@ -2,12 +2,14 @@
 
 use std::ops::Index;
 
-/// The outcome for a packet: taken, dropped, or passed to the host for a reason.
+/// The outcome for a packet: taken, forwarded, dropped, or passed to the host for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SteeringOutcome {
     /// Taken: to the socket.
     Taken,
+    /// Forwarded: in the driver, to another device.
+    Forwarded,
     /// Passed: shorter than an Ethernet header.
     Short,
     /// Passed: to a multicast or broadcast MAC (ARP requests, neighbor
@@ -57,8 +59,9 @@ pub enum SteeringOutcome {
 
 impl SteeringOutcome {
     /// All outcomes, in the order of the counters.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Taken,
+        Self::Forwarded,
         Self::Short,
         Self::Group,
         Self::NotMine,
@@ -86,6 +89,7 @@ impl SteeringOutcome {
     pub fn name(self) -> &'static str {
         match self {
             Self::Taken => "taken",
+            Self::Forwarded => "forwarded",
             Self::Short => "short",
             Self::Group => "group_mac",
             Self::NotMine => "other_mac",
@@ -110,6 +114,11 @@ impl SteeringOutcome {
         }
     }
 
+    /// Returns whether such packets are left to the host.
+    pub const fn passes(self) -> bool {
+        !matches!(self, Self::Taken | Self::Forwarded) && !self.drops()
+    }
+
     /// Returns whether such packets are dropped.
     pub const fn drops(self) -> bool {
         matches!(
@@ -131,10 +140,7 @@ pub struct SteeringCounters(pub(super) [u64; SteeringOutcome::ALL.len()]);
 impl SteeringCounters {
     /// Returns the number of packets left to the host, for any reason.
     pub fn passed(&self) -> u64 {
-        let left = |(which, _): &(SteeringOutcome, u64)| {
-            *which != SteeringOutcome::Taken && !which.drops()
-        };
-        self.iter().filter(left).map(|(_, count)| count).sum()
+        self.iter().filter(|(which, _)| which.passes()).map(|(_, count)| count).sum()
     }
 
     /// Returns each outcome with its count.
@@ -165,9 +171,9 @@ mod tests {
         }
         let counts = SteeringCounters(std::array::from_fn(|n| 1 << n));
         assert_eq!(counts[SteeringOutcome::Taken], 1);
-        assert_eq!(counts[SteeringOutcome::Short], 2);
+        assert_eq!(counts[SteeringOutcome::Short], 4);
         let drops = SteeringOutcome::ALL.into_iter().filter(|which| which.drops());
         let dropped = drops.map(|which| 1 << which as u32).sum::<u64>();
-        assert_eq!(counts.passed(), (1 << SteeringOutcome::ALL.len()) - 2 - dropped);
+        assert_eq!(counts.passed(), (1 << SteeringOutcome::ALL.len()) - 4 - dropped);
     }
 }

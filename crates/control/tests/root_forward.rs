@@ -1,0 +1,403 @@
+//! The driver's path in the steering program, beside the worker's parse: each frame that the kernel forwards is
+//! one that the worker would, with the same route and the same bytes; and plain packets are forwarded.
+//!
+//! Needs root (`CAP_BPF`, `CAP_PERFMON`), hence the feature `root-tests`.
+
+use std::sync::Arc;
+
+use datapath::{Locals, Parsed, parse};
+use fib::{Choice, Family, Hop, Prefix, Rib, Updater};
+use port::af_xdp::bpf::asm::Action;
+use port::af_xdp::steer::{self, Steering, SteeringOutcome, VlanTags};
+use xdp::forward::{EgressLink, ForwardPath, NextHop, NextHops, OwnSources, SourceCheck};
+use xdp::{BpfArrays, KernelTable};
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const NEIGHBOR: [u8; 6] = [2, 0, 0, 0, 1, 1];
+const EGRESS: [u8; 6] = [2, 0, 0, 0, 2, 2];
+/// The links: the own one, one that packets leave by, one without a device.
+const LINKS: [u16; 3] = [0, 1, 2];
+const MTU: u16 = 1400;
+/// The hops: by the second link, by the own one, by the third, and one that is not resolved.
+const BY_LINK: Hop = Hop(1);
+const BACK: Hop = Hop(2);
+const WITHOUT_DEVICE: Hop = Hop(3);
+const UNRESOLVED: Hop = Hop(4);
+const OWN_V4: u32 = 0xc000_0201;
+const OWN_V6: u128 = 0x2001_0db8 << 96 | 1;
+
+/// The loopback interface, which has no XDP: redirections of test runs are not made.
+const DEVICE: u32 = 1;
+
+/// The steering program with a path, and what the worker knows.
+struct Router {
+    steering: Steering,
+    path: ForwardPath,
+    v4: Updater<u32>,
+    v6: Updater<u128>,
+    _tables: (KernelTable<u32>, KernelTable<u128>),
+    locals: Locals,
+}
+
+fn table<A: Family>(routes: &[(A, u32, Hop)]) -> (Updater<A>, KernelTable<A>) {
+    let files = BpfArrays::new("chunks");
+    let mut rib = Rib::new();
+    for &(addr, len, hop) in routes {
+        rib.insert(Prefix::truncate(addr, len), hop);
+    }
+    let updater = Updater::new_in(rib, Choice::Flat, 1, files.clone()).unwrap();
+    let table = KernelTable::new(&files, updater.fib()).unwrap();
+    (updater, table)
+}
+
+impl Router {
+    fn new() -> Self {
+        Self::with_sources([SourceCheck::Off; 2])
+    }
+
+    fn with_sources(sources: [SourceCheck; 2]) -> Self {
+        let hops = [BY_LINK, BY_LINK, BACK, WITHOUT_DEVICE, UNRESOLVED, BY_LINK];
+        let routes = |shift: u32| (0x10..0x16_u128).map(move |top| top << shift);
+        let v4: Vec<_> = routes(24).zip(hops).map(|(addr, hop)| (addr as u32, 8, hop)).collect();
+        let v6: Vec<_> = routes(112).zip(hops).map(|(addr, hop)| (addr, 16, hop)).collect();
+        let ((v4, table_v4), (v6, table_v6)) = (table(&v4), table(&v6));
+        let next_hops = NextHops::new().unwrap();
+        let link = EgressLink { device: DEVICE, mac: EGRESS, mtu: MTU };
+        next_hops.set_link(LINKS[1], Some(link)).unwrap();
+        for (hop, link) in [BY_LINK, BACK, WITHOUT_DEVICE].into_iter().zip([1, 0, 2]) {
+            next_hops.set_hop(hop, Some(NextHop { mac: NEIGHBOR, link: LINKS[link] }));
+        }
+        let own_sources = OwnSources::new().unwrap();
+        own_sources.set([OWN_V4]);
+        let path = ForwardPath {
+            v4: Arc::clone(table_v4.arrays()),
+            v6: Arc::clone(table_v6.arrays()),
+            next_hops: Arc::new(next_hops),
+            own_sources: Arc::new(own_sources),
+            link: LINKS[0],
+            sources,
+        };
+        let own = steer::Locals { v4: [OWN_V4.into()].into(), v6: [OWN_V6.into()].into() };
+        let steering = Steering::for_router(MAC, 1, &own).unwrap();
+        steering.load_with(Some(&path)).unwrap();
+        steering.forward_in_driver([true; 2]).unwrap();
+        let locals = Locals::new([OWN_V4], [OWN_V6]).with_sources_v4([OWN_V4]);
+        Self { steering, path, v4, v6, _tables: (table_v4, table_v6), locals }
+    }
+
+    /// Returns the frame that the worker would send for this one, and its route's hop, if it would send one.
+    fn worker(&self, frame: &[u8]) -> Option<(Vec<u8>, Hop)> {
+        let hop = match parse(frame, MAC, &self.locals) {
+            Parsed::V4(dst) => self.v4.fib().lookup(dst),
+            Parsed::V6(dst) => self.v6.fib().lookup(dst),
+            Parsed::Done(_) => return None,
+        };
+        let mut sent = frame.to_vec();
+        let number = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+        let total = if frame[14] >> 4 == 4 {
+            sent[22] -= 1;
+            set_checksum(&mut sent);
+            number(16)
+        } else {
+            sent[21] -= 1;
+            40 + number(18)
+        };
+        sent.truncate(sent.len().min((14 + total).max(60)));
+        sent[..6].copy_from_slice(&NEIGHBOR);
+        sent[6..12].copy_from_slice(&EGRESS);
+        (hop == BY_LINK && total <= usize::from(MTU)).then_some((sent, hop))
+    }
+
+    /// Runs the program and returns the frame that it forwards.
+    fn forward(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        let run = self.steering.program().test_run(frame, 1).unwrap();
+        if run.retval == Action::Redirect as u32 {
+            return Some(run.output);
+        }
+        assert_eq!(run.output, frame, "a frame that is not forwarded stays as it is");
+        None
+    }
+}
+
+/// The checksum of RFC 1071 over an even number of bytes.
+fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.as_chunks::<2>().0.iter().map(|word| u32::from(u16::from_be_bytes(*word)));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// Sets the checksum of an IPv4 header without options.
+fn set_checksum(frame: &mut [u8]) {
+    frame[24..26].fill(0);
+    let checksum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// A frame with a packet of UDP or TCP whose checksum is `checksum`.
+fn frame_v4(src: u32, dst: u32, ttl: u8, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let total = (20 + payload.len()) as u16;
+    let mut header = vec![0x45, 0, 0, 0, 0x12, 0x34, 0x40, 0, ttl, protocol, 0, 0];
+    header[2..4].copy_from_slice(&total.to_be_bytes());
+    header.extend(src.to_be_bytes());
+    header.extend(dst.to_be_bytes());
+    let mut frame = [&MAC[..], &[2; 6], &[0x08, 0x00], &header, payload].concat();
+    set_checksum(&mut frame);
+    frame
+}
+
+fn frame_v6(src: u128, dst: u128, limit: u8, next: u8, payload: &[u8]) -> Vec<u8> {
+    let len = (payload.len() as u16).to_be_bytes();
+    let header = [&[0x60, 0, 0, 0][..], &len, &[next, limit]].concat();
+    let addresses = [src.to_be_bytes(), dst.to_be_bytes()].concat();
+    [&MAC[..], &[2; 6], &[0x86, 0xdd], &header, &addresses, payload].concat()
+}
+
+/// A random frame, in most cases of a plain packet.
+fn random(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let payload: Vec<u8> = (0..rng.usize(..200)).map(|_| rng.u8(..)).collect();
+    let ttl = *rng.choice(&[0, 1, 2, 3, 64, 255]).unwrap();
+    let protocol = *rng.choice(&[6, 17, 1, 4, 41, 0, 60, 58, 132]).unwrap();
+    let six = rng.bool();
+    let mut frame = if six {
+        let address =
+            |rng: &mut fastrand::Rng| rng.u128(0x10..0x17) << 112 | u128::from(rng.u64(..));
+        frame_v6(address(rng), address(rng), ttl, protocol, &payload)
+    } else {
+        let address = |rng: &mut fastrand::Rng| rng.u32(0x0f..0x17) << 24 | rng.u32(..1 << 24);
+        frame_v4(address(rng), address(rng), ttl, protocol, &payload)
+    };
+    match rng.u8(..8) {
+        // A byte of the headers changes, the checksum with it or not.
+        0 | 1 => {
+            let at = rng.usize(12..frame.len().min(54));
+            frame[at] = rng.u8(..);
+            if !six && rng.bool() {
+                set_checksum(&mut frame);
+            }
+        }
+        2 => frame.truncate(rng.usize(14..frame.len())),
+        3 => frame.resize(frame.len() + rng.usize(1..30), 7),
+        4 => frame.resize(frame.len().max(60), 0),
+        _ => {}
+    }
+    frame
+}
+
+#[test]
+fn frames_are_forwarded_as_the_worker_would() {
+    let router = Router::new();
+    let mut rng = fastrand::Rng::with_seed(19);
+    let (mut forwarded, mut left) = (0, 0);
+    for _ in 0..200_000 {
+        let frame = random(&mut rng);
+        let want = router.worker(&frame);
+        match (router.forward(&frame), want) {
+            (Some(sent), Some((want, _))) => {
+                assert_eq!(sent, want, "{frame:02x?}");
+                forwarded += 1;
+            }
+            (Some(_), None) => panic!("the worker would not forward {frame:02x?}"),
+            (None, Some(_)) => left += 1,
+            (None, None) => {}
+        }
+    }
+    assert_eq!(router.steering.count(SteeringOutcome::Forwarded).unwrap(), forwarded);
+    // Options, packets in packets, and bytes behind a packet are left to the worker.
+    assert!(forwarded > 20_000 && left < forwarded, "{forwarded} forwarded, {left} left");
+    let used: Vec<_> = router.path.next_hops.take_used().collect();
+    assert_eq!(used, [BY_LINK]);
+    assert_eq!(router.path.next_hops.take_used().count(), 0);
+}
+
+const SOURCE_V4: u32 = 0xc633_6401;
+const DST_V4: u32 = 0x1001_0203;
+const SOURCE_V6: u128 = 0x2001_0db9 << 96 | 5;
+const DST_V6: u128 = 0x0010 << 112 | 9;
+
+/// Plain packets of each family, of every length to the MTU.
+fn plain() -> impl Iterator<Item = Vec<u8>> {
+    (8..=MTU as usize).flat_map(|len| {
+        let v4 = frame_v4(SOURCE_V4, DST_V4, 64, 17, &vec![0; len]);
+        let v6 = frame_v6(SOURCE_V6, DST_V6, 64, 17, &vec![0; len]);
+        [v4, v6]
+    })
+}
+
+#[test]
+fn plain_packets_are_forwarded_up_to_the_mtu() {
+    let router = Router::new();
+    let mut forwarded = 0;
+    for frame in plain() {
+        let fits = frame.len() - 14 <= usize::from(MTU);
+        let sent = router.forward(&frame);
+        assert_eq!(sent.is_some(), fits, "{} bytes", frame.len());
+        assert_eq!(sent, router.worker(&frame).map(|(frame, _)| frame));
+        forwarded += u32::from(fits);
+    }
+    assert_eq!(forwarded, 2 * (u32::from(MTU) - 7) - 20 - 40);
+}
+
+#[test]
+fn ttl_checksum_is_right_for_every_checksum() {
+    let router = Router::new();
+    for id in 0..=u16::MAX {
+        let mut frame = frame_v4(SOURCE_V4, DST_V4, 64, 17, &[0; 26]);
+        frame[18..20].copy_from_slice(&id.to_be_bytes());
+        set_checksum(&mut frame);
+        let want = router.worker(&frame).map(|(frame, _)| frame);
+        assert!(want.is_some());
+        assert_eq!(router.forward(&frame), want, "identification {id}");
+    }
+}
+
+/// Packets that the worker must decide about, each with the reason.
+fn exceptions() -> Vec<(&'static str, Vec<u8>)> {
+    let data = [0; 40];
+    let v4 = |src, dst, ttl| frame_v4(src, dst, ttl, 17, &data);
+    let v6 = |src, dst, limit| frame_v6(src, dst, limit, 17, &data);
+    let mut tagged = v4(SOURCE_V4, DST_V4, 64);
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    let mut options = v4(SOURCE_V4, DST_V4, 64);
+    options[14] = 0x46;
+    let mut checksum = v4(SOURCE_V4, DST_V4, 64);
+    checksum[24] ^= 1;
+    let mut padded = v4(SOURCE_V4, DST_V4, 64);
+    padded.push(0);
+    let mut other = v4(SOURCE_V4, DST_V4, 64);
+    other[5] ^= 0x40;
+    let long = |mut frame: Vec<u8>, field: usize| {
+        let total = u16::from_be_bytes([frame[field], frame[field + 1]]) + 1;
+        frame[field..field + 2].copy_from_slice(&total.to_be_bytes());
+        set_checksum(&mut frame);
+        frame
+    };
+    vec![
+        ("no route", v4(SOURCE_V4, 0x5001_0203, 64)),
+        ("no route over IPv6", v6(SOURCE_V6, 0x0050 << 112, 64)),
+        ("back by its own link", v4(SOURCE_V4, 0x1201_0203, 64)),
+        ("a link without a device", v4(SOURCE_V4, 0x1301_0203, 64)),
+        ("an unresolved next hop", v4(SOURCE_V4, 0x1401_0203, 64)),
+        ("back over IPv6", v6(SOURCE_V6, 0x0012 << 112, 64)),
+        ("a used-up TTL", v4(SOURCE_V4, DST_V4, 1)),
+        ("a used-up hop limit", v6(SOURCE_V6, DST_V6, 1)),
+        ("an own source", v4(OWN_V4, DST_V4, 64)),
+        ("a loopback source", v4(0x7f00_0001, DST_V4, 64)),
+        ("source 0", v4(0, DST_V4, 64)),
+        ("a multicast source", v4(0xe000_0001, DST_V4, 64)),
+        ("a loopback source over IPv6", v6(1, DST_V6, 64)),
+        ("a link-local source", v6(0xfe80 << 112 | 1, DST_V6, 64)),
+        ("hop-by-hop options", frame_v6(SOURCE_V6, DST_V6, 64, 0, &data)),
+        ("options", options),
+        ("a wrong checksum", checksum),
+        ("a VLAN tag", tagged),
+        ("a byte behind the packet", padded),
+        ("another MAC", other),
+        ("a total length beyond the frame", long(v4(SOURCE_V4, DST_V4, 64), 16)),
+        ("a packet in a packet", frame_v4(SOURCE_V4, DST_V4, 64, 4, &data)),
+    ]
+}
+
+#[test]
+fn packets_for_the_worker_are_left_as_they_are() {
+    let router = Router::new();
+    let v4 = frame_v4(SOURCE_V4, DST_V4, 64, 17, &[0; 40]);
+    assert!(router.forward(&v4).is_some(), "the packet without any exception");
+    for (reason, frame) in exceptions() {
+        assert_eq!(router.forward(&frame), None, "{reason}");
+    }
+}
+
+#[test]
+fn partial_checksums_are_left_to_the_worker() {
+    let router = Router::new();
+    for (protocol, field, len) in [(6, 16, 33_usize), (17, 6, 20)] {
+        let mut payload = vec![9; len];
+        payload[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+        let sum = |addresses: &[u8]| {
+            let pseudo = [addresses, &[0, protocol], &(len as u16).to_be_bytes()].concat();
+            !checksum(&pseudo)
+        };
+        let v4 = sum(&[SOURCE_V4.to_be_bytes(), DST_V4.to_be_bytes()].concat());
+        let v6 = sum(&[SOURCE_V6.to_be_bytes(), DST_V6.to_be_bytes()].concat());
+        for add in [0, 1] {
+            let with = |sum: u16| {
+                let mut payload = payload.clone();
+                payload[field..field + 2].copy_from_slice(&(sum ^ add).to_be_bytes());
+                payload
+            };
+            let v4 = frame_v4(SOURCE_V4, DST_V4, 64, protocol, &with(v4));
+            let v6 = frame_v6(SOURCE_V6, DST_V6, 64, protocol, &with(v6));
+            for frame in [v4, v6] {
+                assert_eq!(router.forward(&frame).is_some(), add == 1, "protocol {protocol}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sources_are_checked_as_the_link_requires() {
+    // Behind the packet's link, behind another one, without a next hop here, without a route.
+    let tops = [0x12, 0x10, 0x14, 0x50];
+    let forwards = |router: &Router, v4: bool, top: u32| {
+        let frame = match v4 {
+            true => frame_v4(top << 24 | 5, DST_V4, 64, 17, &[0; 40]),
+            false => frame_v6(u128::from(top) << 112 | 5, DST_V6, 64, 17, &[0; 40]),
+        };
+        router.forward(&frame).is_some()
+    };
+    let (loose, strict) = ([true, true, false, false], [true, false, false, false]);
+    for (check, wants) in
+        [(SourceCheck::Off, [true; 4]), (SourceCheck::Loose, loose), (SourceCheck::Strict, strict)]
+    {
+        for v4 in [true, false] {
+            let others = SourceCheck::Off;
+            let router = Router::with_sources(if v4 { [check, others] } else { [others, check] });
+            assert_eq!(tops.map(|top| forwards(&router, v4, top)), wants, "{check:?}, IPv4: {v4}");
+            assert_eq!(tops.map(|top| forwards(&router, !v4, top)), [true; 4], "{check:?}");
+        }
+    }
+}
+
+#[test]
+fn frames_of_other_devices_are_left_to_the_worker() {
+    let router = Router::new();
+    let frame = frame_v4(SOURCE_V4, DST_V4, 64, 17, &[0; 40]);
+    let macs = [[2, 0, 0, 0, 9, 9]];
+    router.steering.set_secondary_macs(&macs).unwrap();
+    router.steering.set_vlans(&[VlanTags { outer: (0x8100, 5), inner: None }]).unwrap();
+    let passed = || router.steering.count(SteeringOutcome::NoSocket).unwrap();
+    let mut secondary = frame.clone();
+    secondary[..6].copy_from_slice(&macs[0]);
+    let mut tagged = frame.clone();
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    for (nth, other) in [secondary, tagged].into_iter().enumerate() {
+        assert_eq!(router.forward(&other), None);
+        // It came to the socket that there is none of.
+        assert_eq!(passed(), nth as u64 + 1);
+    }
+    // A tag of priority only is none.
+    let mut priority = frame.clone();
+    priority.splice(12..12, [0x81, 0, 0x60, 0]);
+    assert_eq!(router.forward(&priority), router.worker(&frame).map(|(frame, _)| frame));
+}
+
+#[test]
+fn path_is_taken_only_where_it_is_on() {
+    let router = Router::new();
+    let v4 = frame_v4(SOURCE_V4, DST_V4, 64, 17, &[0; 40]);
+    let v6 = frame_v6(SOURCE_V6, DST_V6, 64, 17, &[0; 40]);
+    let forwards = || [&v4, &v6].map(|frame| router.forward(frame).is_some());
+    for families in [[false; 2], [true, false], [false, true], [true; 2]] {
+        router.steering.forward_in_driver(families).unwrap();
+        assert_eq!(forwards(), families);
+    }
+    router.steering.observe(true).unwrap();
+    assert_eq!(forwards(), [false; 2]);
+    router.steering.observe(false).unwrap();
+    assert_eq!(forwards(), [true; 2]);
+    router.path.next_hops.set_hop(BY_LINK, None);
+    assert_eq!(forwards(), [false; 2]);
+    router.steering.load_with(None).unwrap();
+    assert_eq!(forwards(), [false; 2]);
+}

@@ -1,0 +1,124 @@
+//! Next hops in the kernel: the MAC and the link of each hop, and the device of each link.
+//!
+//! ```text
+//!   hops[hop]    ┌ MAC:6 │ link:2 ┬ used:8 ┐        0: not forwarded in the driver
+//!   links[link]  ┌ MAC:6 │ MTU:2 ┐                  0: not forwarded in the driver
+//!   devices[link] ─► device                         a map of devices (DEVMAP)
+//! ```
+//!
+//! An entry of a hop or of a link is one word of 8 bytes, which this process stores in one step: no program sees
+//! half of a change. A word begins with the MAC as it is in a frame; the numbers behind it are in network order.
+//!
+//! **Order.** A hop has its next hop before a table leads to it. A hop that is given to another target has been in no
+//! table since every program of that time has ended ([`KernelTable::has_passed`](crate::KernelTable::has_passed)).
+//!
+//! **Use.** The kernel confirms neighbors that it sends packets to itself, and does not see those of the path. So the
+//! program marks each hop that it uses; [`NextHops::take_used`] takes the marks.
+//!
+//! Limits: [`MAX_HOPS`] hops and [`MAX_LINKS`] links; packets of others are left to the worker.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use fib::Hop;
+use port::af_xdp::bpf::{Kind, Map, MappedArray};
+
+/// The number of hops: those below.
+pub const MAX_HOPS: u32 = 1 << 16;
+/// The number of links: those below.
+pub const MAX_LINKS: u16 = 1 << 10;
+
+/// The words of an entry of a hop, of which the second is the mark.
+const HOP_WORDS: usize = 2;
+
+/// The next hop of packets with a hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// Its MAC.
+    pub mac: [u8; 6],
+    /// The number of the link that it is on.
+    pub link: u16,
+}
+
+/// A link that packets leave by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EgressLink {
+    /// The index of its device.
+    pub device: u32,
+    /// The MAC of the device.
+    pub mac: [u8; 6],
+    /// The longest packet, in bytes.
+    pub mtu: u16,
+}
+
+/// The next hops and links of all programs.
+#[derive(Debug)]
+pub struct NextHops {
+    pub(super) hops: MappedArray,
+    pub(super) links: MappedArray,
+    pub(super) devices: Map,
+}
+
+impl NextHops {
+    /// Creates the arrays, without any next hop.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)` for a map: `EPERM` without `CAP_BPF`.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            hops: MappedArray::one_value("next_hops", MAX_HOPS * HOP_WORDS as u32)?,
+            links: MappedArray::one_value("links", MAX_LINKS.into())?,
+            devices: Map::array(Kind::Devmap, "devices", 4, MAX_LINKS.into())?,
+        })
+    }
+
+    /// Sets the next hop of packets with `hop`; `None` leaves them to the worker. Has no effect on a hop beyond
+    /// the limit, whose packets are the worker's.
+    pub fn set_hop(&self, hop: Hop, next: Option<NextHop>) {
+        if let Some(word) = self.hops.get(hop.0 as usize * HOP_WORDS).filter(|_| hop.is_some()) {
+            let value = next.map_or(0, |NextHop { mac, link }| packed(mac, link));
+            if word.load(Ordering::Relaxed) != value {
+                word.store(value, Ordering::Release);
+            }
+        }
+    }
+
+    /// Sets the link with this number; `None` leaves packets for it to the worker.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`: `ENODEV` if the device has gone, `E2BIG` beyond the limit. Packets for it are then
+    /// left to the worker.
+    pub fn set_link(&self, number: u16, link: Option<EgressLink>) -> io::Result<()> {
+        let word = self.links.get(number.into()).ok_or(io::ErrorKind::InvalidInput)?;
+        let value = link.map_or(0, |EgressLink { mac, mtu, .. }| packed(mac, mtu));
+        // Packets are the worker's until the device is right for the word.
+        word.store(0, Ordering::Release);
+        let key = u32::from(number).to_ne_bytes();
+        match link {
+            Some(EgressLink { device, .. }) => self.devices.update(&key, &device.to_ne_bytes())?,
+            None => drop(self.devices.delete(&key)?),
+        }
+        word.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns the hops that packets have used since the last call.
+    pub fn take_used(&self) -> impl Iterator<Item = Hop> + '_ {
+        (1..MAX_HOPS).filter_map(|hop| {
+            let mark = self.hops.get(hop as usize * HOP_WORDS + 1)?;
+            let used = mark.load(Ordering::Relaxed) != 0;
+            used.then(|| {
+                mark.store(0, Ordering::Relaxed);
+                Hop(hop)
+            })
+        })
+    }
+}
+
+/// Returns the word with a MAC and a number behind it.
+fn packed([a, b, c, d, e, f]: [u8; 6], number: u16) -> u64 {
+    let [high, low] = number.to_be_bytes();
+    u64::from_ne_bytes([a, b, c, d, e, f, high, low])
+}

@@ -1,0 +1,234 @@
+//! The path's code: from the checks to the redirection.
+//!
+//! Every check of the worker's parse (`datapath/parse.rs`) that the steering program has not made is
+//! made here; a packet that does not pass is the worker's. All checks precede the first change.
+
+use std::sync::Arc;
+
+use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
+use port::af_xdp::bpf::asm::{Action, Assembler, Cond, Helper, Label, Op, Reg, Size};
+use port::af_xdp::steer::{DriverPath, PathExits};
+
+use super::code::{
+    self, append_header_checksum, append_length_check, append_partial_check, append_ttl_v4,
+    append_ttl_v6,
+};
+use super::next_hops::{MAX_HOPS, MAX_LINKS};
+use super::{NextHops, OwnSources};
+use crate::{TableArrays, lookup};
+
+/// The words of the next hop and of the link, on the stack.
+const NEXT_HOP: i16 = -16;
+const LINK: i16 = -24;
+
+/// The check of sources (RFC 3704), by the table of the destinations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceCheck {
+    /// There is none.
+    #[default]
+    Off,
+    /// There is a route to the source.
+    Loose,
+    /// The route leads back to the packet's link.
+    Strict,
+}
+
+/// The path for the packets of one link.
+#[derive(Clone, Debug)]
+pub struct ForwardPath {
+    /// The table of their destinations over IPv4.
+    pub v4: Arc<TableArrays<u32>>,
+    /// The table of their destinations over IPv6.
+    pub v6: Arc<TableArrays<u128>>,
+    /// The next hops.
+    pub next_hops: Arc<NextHops>,
+    /// The own addresses.
+    pub own_sources: Arc<OwnSources>,
+    /// The number of the link: packets that would leave by it again are the worker's, since Linux redirects
+    /// their senders.
+    pub link: u16,
+    /// The check of sources over IPv4 and over IPv6. Sources that are not behind one resolved next hop are the
+    /// worker's.
+    pub sources: [SourceCheck; 2],
+}
+
+impl DriverPath for ForwardPath {
+    fn append<'m>(
+        &'m self,
+        asm: &mut Assembler<'m>,
+        [entry_v4, entry_v6]: [Label; 2],
+        exits: PathExits,
+        several_buffers: bool,
+    ) {
+        let [lookup_v4, lookup_v6] = [asm.label(), asm.label()];
+        let rest = exits.rest;
+        asm.bind(entry_v4)
+            .load(Size::Byte, R1, R6, code::v4::VERSION)
+            // Options are the worker's.
+            .jump_if(Cond::Ne, R1, 0x45, rest)
+            .load(Size::Half, R8, R6, code::v4::LENGTH)
+            .big_endian(R8, 16)
+            // For the verifier, which has forgotten that there are 16 bits.
+            .op(Op::And, R8, 0xffff);
+        append_length_check(
+            asm,
+            i32::from(code::v4::PAYLOAD - code::ETHERNET),
+            several_buffers,
+            rest,
+        );
+        append_header_checksum(asm, rest);
+        asm.load(Size::Byte, R1, R6, code::v4::TTL).jump_if(Cond::Le, R1, 1, rest);
+        append_load_v4(asm, code::v4::SOURCE, rest);
+        self.own_sources.append_check(asm, rest);
+        let whole = asm.label();
+        asm.load(Size::Half, R1, R6, code::v4::FRAGMENT)
+            .big_endian(R1, 16)
+            .op(Op::And, R1, 0x3fff)
+            // The sender completes the checksum before it fragments.
+            .jump_if(Cond::Ne, R1, 0, whole);
+        let parts = [code::v4::SOURCE, code::v4::PAYLOAD];
+        append_partial_check(asm, code::v4::PROTOCOL, parts, rest);
+        asm.bind(whole);
+        let [check_v4, check_v6] = self.sources;
+        if check_v4 != SourceCheck::Off {
+            append_load_v4(asm, code::v4::SOURCE, rest);
+            asm.call_code(lookup_v4);
+            self.append_source_check(asm, check_v4, rest);
+        }
+        append_load_v4(asm, code::v4::DESTINATION, rest);
+        asm.call_code(lookup_v4);
+        self.append_redirect(asm, [0x08, 0x00], exits, append_ttl_v4);
+
+        asm.bind(entry_v6)
+            .load(Size::Byte, R1, R6, code::v6::NEXT_HEADER)
+            // Hop-by-hop options are the worker's.
+            .jump_if(Cond::Eq, R1, 0, rest)
+            .load(Size::Byte, R1, R6, code::v6::HOP_LIMIT)
+            .jump_if(Cond::Le, R1, 1, rest);
+        for address in [code::v6::SOURCE, code::v6::DESTINATION] {
+            // Loopback, mapped and unspecified addresses; link-local ones and groups.
+            asm.load(Size::Half, R1, R6, address)
+                .big_endian(R1, 16)
+                .jump_if(Cond::Eq, R1, 0, rest)
+                .jump_if(Cond::Ge, R1, 0xfe80, rest);
+        }
+        asm.load(Size::Half, R8, R6, code::v6::LENGTH)
+            .big_endian(R8, 16)
+            .op(Op::And, R8, 0xffff)
+            .add(R8, i32::from(code::v6::PAYLOAD - code::ETHERNET));
+        append_length_check(
+            asm,
+            i32::from(code::v6::PAYLOAD - code::ETHERNET),
+            several_buffers,
+            rest,
+        );
+        let parts = [code::v6::SOURCE, code::v6::PAYLOAD];
+        append_partial_check(asm, code::v6::NEXT_HEADER, parts, rest);
+        if check_v6 != SourceCheck::Off {
+            append_load_v6(asm, code::v6::SOURCE);
+            asm.call_code(lookup_v6);
+            self.append_source_check(asm, check_v6, rest);
+        }
+        append_load_v6(asm, code::v6::DESTINATION);
+        asm.call_code(lookup_v6);
+        self.append_redirect(asm, [0x86, 0xdd], exits, append_ttl_v6);
+        lookup::append(asm, lookup_v4, &self.v4);
+        lookup::append(asm, lookup_v6, &self.v6);
+    }
+}
+
+/// Appends the load of an IPv4 address to r1, as a number; jumps to `rest` if it is in a block that the worker
+/// examines. r2 is overwritten.
+fn append_load_v4(asm: &mut Assembler<'_>, at: i16, rest: Label) {
+    asm.load(Size::Word, R1, R6, at)
+        .big_endian(R1, 32)
+        .mov(R2, R1)
+        .op(Op::Rsh, R2, 16)
+        .jump_if(Cond::Eq, R2, 0xa9fe, rest)
+        .op(Op::Rsh, R2, 8)
+        .jump_if(Cond::Eq, R2, 0, rest)
+        .jump_if(Cond::Eq, R2, 127, rest)
+        .jump_if(Cond::Ge, R2, 224, rest);
+}
+
+/// Appends the load of an IPv6 address to r1 and r2, as numbers.
+fn append_load_v6(asm: &mut Assembler<'_>, at: i16) {
+    for (half, offset) in [(R1, at), (R2, at + 8)] {
+        asm.load(Size::Double, half, R6, offset).big_endian(half, 64);
+    }
+}
+
+impl ForwardPath {
+    /// Appends the load of the next hop of hop r0 to r1, with `entry` at its place.
+    fn append_next_hop<'m>(&'m self, asm: &mut Assembler<'m>, entry: Reg, rest: Label) {
+        asm.jump_if(Cond::Eq, R0, 0, rest)
+            .jump_if(Cond::Ge, R0, MAX_HOPS as i32, rest)
+            .op(Op::Lsh, R0, 4)
+            .load_map_value(entry, self.next_hops.hops.map(), 0)
+            .add(entry, R0)
+            .load(Size::Double, R1, entry, 0)
+            .jump_if(Cond::Eq, R1, 0, rest);
+    }
+
+    /// Appends the check of a source with hop r0; only r6 to r9 keep their values.
+    fn append_source_check<'m>(&'m self, asm: &mut Assembler<'m>, check: SourceCheck, rest: Label) {
+        self.append_next_hop(asm, R4, rest);
+        if check == SourceCheck::Strict {
+            asm.big_endian(R1, 64).op(Op::And, R1, 0xffff).jump_if(
+                Cond::Ne,
+                R1,
+                i32::from(self.link),
+                rest,
+            );
+        }
+    }
+
+    /// Appends the redirection of the packet to the next hop of hop r0, of which the type is
+    /// `kind`, with `append_ttl` for its TTL.
+    fn append_redirect<'m>(
+        &'m self,
+        asm: &mut Assembler<'m>,
+        kind: [u8; 2],
+        PathExits { rest, forwarded }: PathExits,
+        append_ttl: impl FnOnce(&mut Assembler<'m>),
+    ) {
+        let NextHops { links, devices, .. } = &*self.next_hops;
+        self.append_next_hop(asm, R7, rest);
+        asm.store(Size::Double, R10, NEXT_HOP, R1)
+            // r1: the number of the link.
+            .big_endian(R1, 64)
+            .op(Op::And, R1, 0xffff)
+            .jump_if(Cond::Eq, R1, i32::from(self.link), rest)
+            .jump_if(Cond::Ge, R1, i32::from(MAX_LINKS), rest)
+            .mov(R2, R1)
+            .op(Op::Lsh, R2, 3)
+            .load_map_value(R4, links.map(), 0)
+            .add(R4, R2)
+            .load(Size::Double, R3, R4, 0)
+            .jump_if(Cond::Eq, R3, 0, rest)
+            .store(Size::Double, R10, LINK, R3)
+            // r3: the MTU.
+            .big_endian(R3, 64)
+            .op(Op::And, R3, 0xffff)
+            .jump_if(Cond::Gt, R8, R3, rest)
+            .mov(R2, R1)
+            .load_map(R1, devices)
+            .mov(R3, Action::Pass as i32)
+            .call(Helper::RedirectMap)
+            .jump_if(Cond::Ne, R0, Action::Redirect as i32, rest)
+            // Each word has two bytes more than a MAC, which the next store overwrites.
+            .load(Size::Double, R1, R10, NEXT_HOP)
+            .store(Size::Double, R6, 0, R1)
+            .load(Size::Double, R1, R10, LINK)
+            .store(Size::Double, R6, 6, R1)
+            .mov(R1, i32::from(u16::from_ne_bytes(kind)))
+            .store(Size::Half, R6, 12, R1);
+        append_ttl(asm);
+        // The mark is written once, so that CPUs do not compete for its cache line.
+        asm.load(Size::Double, R1, R7, 8)
+            .jump_if(Cond::Ne, R1, 0, forwarded)
+            .mov(R1, 1)
+            .store(Size::Double, R7, 8, R1)
+            .jump(forwarded);
+    }
+}
