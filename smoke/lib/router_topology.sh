@@ -6,6 +6,9 @@
 #
 #   default_routes         lets source, a and b send everything to the router
 #   hosts_own_checksums    lets the kernels of source, a and b compute the checksums of what they send
+#   hosts_take_redirected  lets their interfaces receive what a program of the router redirects (GRO)
+#   forwards_in_driver     succeeds if all interfaces forward in the driver (mode = "xdp")
+#   forwarded_in_driver    prints how many packets the router has forwarded so
 #   narrow MTU             sets the MTU of the link between the router and a
 #   stop_kernel, resume_kernel   the kernel of the router drops what it would forward; forwards again
 #   configure [LINES [INTERFACES]]
@@ -56,6 +59,17 @@ hosts_own_checksums() {
         own_checksums "$name" "$interface"
     done
 }
+
+hosts_take_redirected() {
+    local name interface end
+    for end in "source s0" "a a0" "b b0"; do
+        read -r name interface <<<"$end"
+        within "$name" ethtool -K "$interface" gro on
+    done
+}
+
+forwards_in_driver() { show -j interfaces | json 'assert all(link["mode"].startswith("XDP") for link in d), d'; }
+forwarded_in_driver() { show -j interfaces | json 'print(sum(link["steered"].get("forwarded", 0) for link in d))'; }
 
 narrow() {
     within router ip link set r1 mtu "$1"

@@ -386,7 +386,7 @@ pub struct Interface {
     /// A conflict with the kernel's policy rules, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<String>,
-    /// The receive mode, such as `AF_XDP copy`.
+    /// The receive mode, such as `AF_XDP copy`; `XDP, AF_XDP copy` where packets are forwarded in the driver.
     pub mode: String,
     /// The configured name, if the interface has been renamed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -98,7 +98,7 @@ fn run_grantor(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::local(&args.daemon.config)?;
     let names: Vec<_> = config.fixed.interfaces.iter().map(String::as_str).collect();
     let awaited = args.wait_for_interfaces.then_some(&names[..]);
-    let Some(signals) = service::prepare(config.fixed.daemon.log, awaited)? else {
+    let Some(signals) = service::prepare(config.fixed.daemon.log, awaited, false)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let mut grantor =

@@ -61,15 +61,16 @@ pub(crate) struct Signals {
     reload: Arc<AtomicBool>,
 }
 
-/// Drops capabilities that are not needed, installs the signal handlers, sets the log level of the
+/// Drops capabilities that are not needed, which forwarding in the driver (`in_driver`) takes more of; installs the signal handlers, sets the log level of the
 /// configuration, and waits for the `awaited` interfaces. Returns nothing if a signal stops the wait.
 /// Must be called while the process has one thread.
 pub(crate) fn prepare(
     level: Option<Level>,
     awaited: Option<&[&str]>,
+    in_driver: bool,
 ) -> anyhow::Result<Option<Signals>> {
     logging::configure(level);
-    rights::restrict().context("dropping capabilities")?;
+    rights::restrict(in_driver).context("dropping capabilities")?;
     let stop = stop::flag_on_signals(&[stop::SIGINT, stop::SIGTERM])?;
     let signals = Signals { stop, reload: stop::flag_on_sighup()? };
     let ready = awaited.is_none_or(|names| signals.wait_for_interfaces(names));

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use fib::{Addr, Choice, Prefix};
-use port::af_xdp::QueueSetup;
+use port::af_xdp::{ModeChoice, QueueSetup};
 use toml::Spanned;
 
 use super::checker::Checker;
@@ -70,6 +70,15 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
             }
         }
     }
+    if interfaces.iter().any(|interface| interface.mode == ModeChoice::Xdp) {
+        for (key, engine) in [("fib.engine", engine_v4), ("fib.engine_v6", engine_v6)] {
+            if !matches!(engine, Choice::Auto | Choice::Flat | Choice::Rank) {
+                let what = "programs in the kernel look up in flat and rank only: name one of them, or no \
+                            engine, or no interface with `mode = \"xdp\"`";
+                c.problem_at_line(1, key, what);
+            }
+        }
+    }
     if interfaces.is_empty() && c.is_valid() {
         c.problem_at_line(1, "interface", "there is none; a router needs at least one");
     }
@@ -105,7 +114,7 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             c.problem(&name, "interface.name", what);
         }
         c.interface_name(&name, "interface.name");
-        let mode = c.mode(mode.as_ref(), "interface.mode");
+        let mode = c.router_mode(mode.as_ref(), "interface.mode");
         if let Some(queues) = &queues
             && (*queues.get_ref() as usize) < workers
         {

@@ -27,6 +27,9 @@ const MODES: [(&str, ModeChoice); 4] = [
     ("copy", ModeChoice::Copy),
     ("generic", ModeChoice::Generic),
 ];
+/// The same for a router, whose steering program may forward packets itself.
+const ROUTER_MODES: [(&str, ModeChoice); 5] =
+    [MODES[0], MODES[1], MODES[2], MODES[3], ("xdp", ModeChoice::Xdp)];
 
 const RSS: [(&str, Rss); 2] = [("symmetric", Rss::Symmetric), ("addresses", Rss::Addresses)];
 
@@ -119,6 +122,15 @@ impl<'t> Checker<'t> {
     /// Reads the receive mode of an interface.
     pub fn mode(&mut self, value: Option<&Spanned<String>>, key: &'static str) -> ModeChoice {
         self.choice(value, key, &MODES).unwrap_or(ModeChoice::Auto)
+    }
+
+    /// Reads the receive mode of an interface of a router.
+    pub fn router_mode(
+        &mut self,
+        value: Option<&Spanned<String>>,
+        key: &'static str,
+    ) -> ModeChoice {
+        self.choice(value, key, &ROUTER_MODES).unwrap_or(ModeChoice::Auto)
     }
 
     /// Reads the RSS of an interface; `None`, the default, leaves it as it is.

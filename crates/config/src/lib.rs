@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [[interface]]
-//! name = "eth0"                # mode = "auto" | "zero-copy" | "copy" | "generic"
+//! name = "eth0"                # mode = "auto" | "zero-copy" | "copy" | "generic" | "xdp"
 //!                              # queues = 4 (the first ones; default: all)
 //!                              # channels = 4 (set while the router runs, as `ethtool -L` does)
 //!                              # table = 100 (a kernel table, for `run`; default: by `ip rule`)
@@ -367,6 +367,11 @@ impl Config {
         }
     }
 
+    /// Returns whether packets of some interface may be forwarded in the driver.
+    pub fn forwards_in_driver(&self) -> bool {
+        self.interfaces.iter().any(|interface| interface.mode == ModeChoice::Xdp)
+    }
+
     /// Returns whether there are next hops, files of routes or routes.
     pub fn has_static_routes(&self) -> bool {
         let Self { next_hops, files, routes_v4, routes_v6, .. } = self;
@@ -378,6 +383,7 @@ impl Config {
         let has_table = self.interfaces.iter().any(|interface| interface.table.is_some());
         let keys = [
             ("interface.table", has_table),
+            ("interface.mode = \"xdp\"", self.forwards_in_driver()),
             ("feed.fpm", self.fpm.is_some()),
             ("image.path", self.image.is_some()),
         ];

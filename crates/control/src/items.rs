@@ -352,7 +352,7 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
             rpf_v6,
             forwarding_off: forwarding_off(ports, port),
             rules: port.rule_conflict.as_ref().map(ToString::to_string),
-            mode: view.mode(port.interface).to_owned(),
+            mode: view.mode(port.interface),
             configured: (port.configured != port.name).then(|| port.configured.clone()),
             problem: port.problem.clone(),
             observe: interface.is_some_and(|interface| interface.observes().unwrap_or(false)),

@@ -49,6 +49,7 @@ use threads::Stop;
 
 use super::churn::ChurnMonitor;
 use super::devices::Devices;
+use super::driver_sync::DriverSync;
 use super::handle::ControlRequests;
 use super::links;
 use super::monitor::{RecordingFollower, Subscribers, TurnChanges};
@@ -90,6 +91,10 @@ pub struct KernelSync {
     kernel: Kernel,
     source: RouteSource,
     devices: Devices,
+    /// The steering programs' paths, if some port's mode is `xdp`.
+    driver: Option<DriverSync>,
+    /// It was opened, or could not be.
+    driver_tried: bool,
     wanted: Vec<WantReceiver>,
     /// The last time that unresolved gateways were resolved, and that all were confirmed.
     resolved: Instant,
@@ -137,6 +142,8 @@ impl KernelSync {
             kernel,
             source,
             devices,
+            driver: None,
+            driver_tried: false,
             wanted,
             resolved: now.checked_sub(RESOLVE_INTERVAL).unwrap_or(now),
             confirmed: now,
@@ -177,6 +184,9 @@ impl KernelSync {
     pub(crate) fn set_ports(&mut self, interfaces: Vec<Interface>, wanted: Vec<WantReceiver>) {
         self.devices.set(interfaces);
         self.wanted = wanted;
+        if let Some(driver) = &mut self.driver {
+            driver.forget();
+        }
     }
 
     /// Replaces the workers: their requests for neighbors, and the ports on which they have
@@ -200,6 +210,33 @@ impl KernelSync {
             }
         }
         is_due
+    }
+
+    /// Reads which devices send packets that programs redirect to them.
+    fn follow_driver(&mut self, ports_changed: bool) {
+        if !self.plane.forwards_in_driver() {
+            return;
+        }
+        let result = match &mut self.driver {
+            Some(driver) => driver.follow(&mut self.plane, ports_changed),
+            None if self.driver_tried => return,
+            None => {
+                self.driver_tried = true;
+                let opened = DriverSync::open();
+                opened.and_then(|driver| self.driver.insert(driver).follow(&mut self.plane, true))
+            }
+        };
+        self.record_error(result);
+    }
+
+    /// Lets the steering programs forward as the plane has it since the last commit.
+    fn apply_driver(&mut self) {
+        let result = self.plane.take_driver_error().map_or(Ok(()), Err);
+        self.record_error(result);
+        if let Some(driver) = &mut self.driver {
+            let result = driver.apply(&self.plane, self.devices.interfaces());
+            self.record_error(result);
+        }
     }
 
     /// Lets the steering programs take packets to the MAC-VLAN and VLAN devices over the ports. The
@@ -418,7 +455,9 @@ impl KernelSync {
         self.follow_addresses();
         self.burst = if more { (2 * burst).min(LARGEST_BURST) } else { BURST };
         let followed = self.follow_devices();
+        self.follow_driver(followed);
         let committed = self.plane.commit();
+        self.apply_driver();
         if followed {
             self.steer_stacked_devices();
         }
@@ -536,6 +575,10 @@ impl KernelSync {
         let mut used = vec![0; MARKS / 64];
         for worker in &self.wanted {
             worker.take_marks(&mut used);
+        }
+        for hop in self.plane.take_driver_hops() {
+            let at = hop.0 as usize % MARKS;
+            used[at / 64] |= 1 << (at % 64);
         }
         if used.iter().all(|word| *word == 0) {
             return Vec::new();

@@ -44,6 +44,7 @@ mod churn;
 mod clients;
 pub mod daemon;
 pub mod devices;
+mod driver_sync;
 mod egress_queues;
 pub mod exposition;
 pub mod flow_status;

@@ -211,7 +211,7 @@ impl Findings {
                 self.saved("metrics.history_file", file);
             }
         }
-        self.rights();
+        self.rights(config.forwards_in_driver());
         if let Some(workers) = planned_workers(config, hook_frames) {
             self.0.extend(workers.into_iter().map(Finding::Worker));
         }
@@ -367,8 +367,8 @@ impl Findings {
         if fatal { self.error(&what) } else { self.warning(&what) }
     }
 
-    fn rights(&mut self) {
-        let missing = rights::missing();
+    fn rights(&mut self, in_driver: bool) {
+        let missing = rights::missing(in_driver);
         if !missing.is_empty() {
             self.warning(&format!(
                 "this process lacks {}, which a start takes: check as root or as the service does",

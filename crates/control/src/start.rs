@@ -337,6 +337,7 @@ fn adjust(
     steered: &af_xdp::Locals,
 ) -> Result<Interface, StartError> {
     let doing = "configure the steering program of an interface";
+    interface.set_driver_path(None)?;
     let result = interface.set_locals(steered).and_then(|()| interface.observe(wanted.observe));
     let result = result.and_then(|()| interface.set_stall(config.daemon.stall));
     result.map_err(|source| StartError::System { doing, source })?;

@@ -41,22 +41,25 @@ impl View {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
-    /// Returns the counters, summed over the workers and with the packets that the kernel dropped.
+    /// Returns the counters, summed over the workers and with the packets that steering programs dropped or forwarded.
     pub fn stats(&self) -> Snapshot {
         let mut stats: Snapshot = self.worker_stats().into_iter().sum();
-        // Packets that the kernel drops for a gate count as if a worker had dropped them.
+        // Packets that a steering program drops or forwards count as if a worker had done so.
         for interface in self.interfaces() {
             let counts = interface.counts().unwrap_or_default();
             // Packets that no socket received belong to no worker either.
             let undelivered = interface.stats().map_or(0, |stats| stats.undelivered);
             stats.received += undelivered;
             stats.verdicts[Verdict::Undelivered] += undelivered;
+            let forwarded_bytes = interface.forwarded_bytes().unwrap_or(0);
+            stats.sent_bytes += forwarded_bytes;
             for (steered, bytes, verdict) in [
                 (SteeringOutcome::Blocked, interface.blocked_bytes(), Verdict::Blocked),
                 (SteeringOutcome::Declined, interface.declined_bytes(), Verdict::Declined),
                 (SteeringOutcome::Forged, interface.forged_bytes(), Verdict::Forged),
                 // Their bytes are not counted.
                 (SteeringOutcome::Unserved, Ok(0), Verdict::Unserved),
+                (SteeringOutcome::Forwarded, Ok(forwarded_bytes), Verdict::Sent),
             ] {
                 stats.received += counts[steered];
                 stats.received_bytes += bytes.unwrap_or(0);
@@ -97,9 +100,15 @@ impl View {
     }
 
     /// Returns the receive mode of the port of the interface with this index.
-    pub fn mode(&self, index: u32) -> &'static str {
+    pub fn mode(&self, index: u32) -> String {
         self.with(|seen| {
-            seen.ports.iter().find(|port| port.index == index).map_or("", |port| port.mode)
+            let port = seen.ports.iter().find(|port| port.index == index);
+            let mode = port.map_or("", |port| port.mode);
+            let interface = seen.interfaces.iter().find(|interface| interface.index() == index);
+            match interface.is_some_and(Interface::forwards_in_driver) {
+                true => format!("XDP, {mode}"),
+                false => mode.to_owned(),
+            }
         })
     }
 

@@ -227,14 +227,16 @@ fn plain() -> impl Iterator<Item = Vec<u8>> {
 #[test]
 fn plain_packets_are_forwarded_up_to_the_mtu() {
     let router = Router::new();
-    let mut forwarded = 0;
+    let (mut forwarded, mut bytes) = (0, 0);
     for frame in plain() {
         let fits = frame.len() - 14 <= usize::from(MTU);
         let sent = router.forward(&frame);
         assert_eq!(sent.is_some(), fits, "{} bytes", frame.len());
         assert_eq!(sent, router.worker(&frame).map(|(frame, _)| frame));
         forwarded += u32::from(fits);
+        bytes += if fits { frame.len() as u64 } else { 0 };
     }
+    assert_eq!(router.steering.forwarded_bytes().unwrap(), bytes);
     assert_eq!(forwarded, 2 * (u32::from(MTU) - 7) - 20 - 40);
 }
 

@@ -5,6 +5,7 @@
 //!             NET_RAW    AF_XDP sockets
 //!             BPF        the steering program and its maps
 //!             IPC_LOCK   packet memory beyond RLIMIT_MEMLOCK
+//!             PERFMON    programs that look up in tables: forwarding in the driver only
 //!   workers, and the thread that applies bundles
 //!             BPF        the steering program's counters and maps, before Linux 5.19
 //!   clients of the control socket, metrics and page, recorders, the auditor, the watchdog, policies,
@@ -26,6 +27,8 @@ const ROUTER: [Capability; 4] = [
     Capability::CAP_BPF,
     Capability::CAP_IPC_LOCK,
 ];
+/// The further one for forwarding in the driver: programs that calculate addresses.
+const IN_DRIVER: Capability = Capability::CAP_PERFMON;
 /// The capabilities of a worker.
 const WORKER: [Capability; 1] = [Capability::CAP_BPF];
 
@@ -69,30 +72,36 @@ fn keep(rights: &[Capability]) -> io::Result<()> {
     caps::set(None, CapSet::Permitted, &retained).map_err(io::Error::other)
 }
 
-/// Returns the names of the capabilities that a start needs and that the calling thread lacks:
-/// those of a router but `CAP_IPC_LOCK`, because RLIMIT_MEMLOCK may suffice.
-pub fn missing() -> Vec<String> {
-    // If the system cannot report them, the start reports what it lacks.
-    let Ok(has) = caps::read(None, CapSet::Effective) else { return Vec::new() };
-    let missing =
-        ROUTER.iter().filter(|right| !has.contains(right) && **right != Capability::CAP_IPC_LOCK);
-    missing.map(ToString::to_string).collect()
+/// Returns the capabilities of a router, which may forward in the driver.
+fn of_router(in_driver: bool) -> impl Iterator<Item = Capability> {
+    ROUTER.into_iter().chain(in_driver.then_some(IN_DRIVER))
 }
 
-/// Drops all capabilities of the process except those of a router. Must be called before the process
-/// starts threads.
+/// Returns the names of the capabilities that a start needs and that the calling thread lacks:
+/// those of a router, which may forward in the driver, but `CAP_IPC_LOCK`, because RLIMIT_MEMLOCK may suffice.
+pub fn missing(in_driver: bool) -> Vec<String> {
+    // If the system cannot report them, the start reports what it lacks.
+    let Ok(has) = caps::read(None, CapSet::Effective) else { return Vec::new() };
+    let missing = of_router(in_driver)
+        .filter(|right| !has.contains(right) && *right != Capability::CAP_IPC_LOCK);
+    missing.map(|right| right.to_string()).collect()
+}
+
+/// Drops all capabilities of the process except those of a router, which may forward in the driver. Must be called
+/// before the process starts threads.
 ///
 /// # Errors
 ///
 /// The system's error.
-pub fn restrict() -> io::Result<()> {
+pub fn restrict(in_driver: bool) -> io::Result<()> {
+    let rights: Vec<_> = of_router(in_driver).collect();
     // To change the bounding set takes CAP_SETPCAP. Without it the set does no harm, because
     // `no_new_privs` keeps children from gaining capabilities.
-    for right in caps::all().difference(&ROUTER.into_iter().collect()) {
+    for right in caps::all().difference(&rights.iter().copied().collect()) {
         let _ = caps::drop(None, CapSet::Bounding, *right);
     }
     nix::sys::prctl::set_no_new_privs()?;
-    keep(&ROUTER)
+    keep(&rights)
 }
 
 #[cfg(test)]

@@ -87,6 +87,11 @@ impl PlaneAccess {
         &self.lists
     }
 
+    /// Returns whether any list may examine packets.
+    pub(super) fn has_lists(&self) -> bool {
+        self.lists.iter().any(|list| !is_idle(&list.config))
+    }
+
     /// Replaces the lists; the next publication has them.
     pub(super) fn set(&mut self, lists: Vec<ActiveList>) {
         self.lists = lists;
@@ -104,9 +109,6 @@ impl PlaneAccess {
         let applied =
             self.lists.iter().map(|list| AppliedList::new(Arc::clone(&list.installed), plain));
         let numbers = |names: fn(&AccessListConfig) -> &[String]| {
-            // Without flow specifications packets are not examined.
-            let is_idle =
-                |config: &AccessListConfig| config.name == FLOWSPEC_LIST && config.rules.is_empty();
             let lists = (0..).zip(&self.lists).filter(move |(_, list)| !is_idle(&list.config));
             lists.flat_map(move |(at, list)| {
                 let names = names(&list.config).iter();
@@ -126,6 +128,11 @@ impl Ports {
         let is_named = |port: &PlanePort| port.name == name || port.configured == name;
         self.all().find(|(_, port)| is_named(port)).map(|(number, _)| number)
     }
+}
+
+/// Returns whether no packet is examined by a list: that of flow specifications while there are none.
+fn is_idle(config: &AccessListConfig) -> bool {
+    config.name == FLOWSPEC_LIST && config.rules.is_empty()
 }
 
 #[cfg(test)]

@@ -29,11 +29,13 @@
 //! Dropped hops are reclaimed when every worker has left the tables that contained them
 //! (`hops.rs`).
 //!
-//! The plane uses no sockets and no threads: a test reports routes to it and reads as workers do.
+//! Packets may be forwarded by the same tables in the driver (`driver.rs`). Apart from that the plane uses no
+//! sockets and no threads: a test reports routes to it and reads as workers do.
 
 mod access;
 mod ages;
 mod bonds;
+mod driver;
 mod hops;
 mod host_routes;
 mod image;
@@ -48,6 +50,7 @@ mod static_routes;
 mod store;
 mod sysctls;
 mod vlans;
+mod without_routes;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -66,6 +69,7 @@ use datapath::{
     AccessLists, Adjacencies, Adjacency, FlowHash, Group, IcmpLimits, Ingress, Ingresses,
     ReversePathFilter, Tables,
 };
+use driver::Driver;
 use hops::Hops;
 use macvlans::MacVlans;
 use neighbors::NeighborTable;
@@ -75,12 +79,14 @@ use store::TableStore;
 
 pub use access::ActiveList;
 pub use ages::Age;
+pub use driver::DriverPort;
 pub use hops::HopTarget;
 pub use image::{AdoptError, InterfaceNames, SystemNames};
 pub use ports::{LeftVlan, PlanePort, PortMacVlan, PortVlan, Ports};
 pub(crate) use static_routes::StaticFollower;
 pub use static_routes::{StaticNextHop, StaticNextHops, StaticTables};
 pub use store::TableView;
+pub(crate) use without_routes::WithoutRoutes;
 
 /// The kernel's table of its own addresses.
 const LOCAL: u32 = 255;
@@ -173,6 +179,9 @@ pub struct Plane {
     ages: Ages,
     /// A port has changed since the last query.
     ports_differ: bool,
+    /// The state in the kernel, if some port's mode is `xdp`, and its last error.
+    driver: Option<Driver>,
+    driver_error: Option<String>,
     /// The next hops of the configuration, if it has the routes.
     static_next_hops: StaticNextHops,
     /// An address has changed since the last query; kept for static routes only.
@@ -192,8 +201,8 @@ impl Plane {
         let mut adjacencies = Adjacencies::new();
         adjacencies.set_flow_hash(FlowHash::with_seed(seed()));
         Ok(Self {
-            v4: TableStore::new(numbers.len(), v4, shared)?,
-            v6: TableStore::new(numbers.len(), v6, shared)?,
+            v4: TableStore::new(numbers.len(), v4, shared, None)?,
+            v6: TableStore::new(numbers.len(), v6, shared, None)?,
             numbers,
             options: (v4, v6, shared),
             rules: Vec::new(),
@@ -226,9 +235,21 @@ impl Plane {
             is_changed: false,
             ages: Ages::new(),
             ports_differ: false,
+            driver: None,
+            driver_error: None,
             static_next_hops: StaticNextHops::new(),
             addresses_differ: false,
         })
+    }
+
+    /// Makes `count` tables of each family, without routes.
+    fn new_stores(&self, count: usize) -> Result<(TableStore<u32>, TableStore<u128>), Full> {
+        let (v4, v6, shared) = self.options;
+        let files = self.driver.as_ref().map(Driver::files);
+        Ok((
+            TableStore::new(count, v4, shared, files.map(|(v4, _)| v4))?,
+            TableStore::new(count, v6, shared, files.map(|(_, v6)| v6))?,
+        ))
     }
 
     /// Returns readers of the tables, for a worker.
@@ -473,7 +494,11 @@ impl Plane {
         let mut result = CommitResult { published: true, locals: self.locals_changed };
         if self.locals_changed {
             self.locals_changed = false;
-            self.publish_ingresses(&self.locals());
+            let locals = self.locals();
+            self.publish_ingresses(&locals);
+            if let Some(driver) = &self.driver {
+                driver.set_own_sources(&locals);
+            }
         }
         self.full = None;
         // Before all routes have arrived, their tables would have gaps.
@@ -487,6 +512,7 @@ impl Plane {
                     self.counts.full += 1;
                 }
             }
+            self.commit_driver();
         }
         if result.published && self.full.is_none() {
             self.hops.retire_dropped();
@@ -523,7 +549,12 @@ impl Plane {
     pub fn reclaim(&mut self) {
         while self.publisher.reclaim().is_some() {}
         while self.ingresses.reclaim().is_some() {}
-        if self.hops.has_pending_reclaim() && self.v4.passed() && self.v6.passed() {
+        let has_passed = |driver: &Driver| driver.has_passed();
+        if self.hops.has_pending_reclaim()
+            && self.v4.passed()
+            && self.v6.passed()
+            && self.driver.as_ref().is_none_or(has_passed)
+        {
             for hop in self.hops.reclaim() {
                 for member in self.groups.remove(&hop).unwrap_or_default() {
                     self.hops.release(member);
@@ -535,6 +566,10 @@ impl Plane {
     fn publish_adjacencies(&mut self) {
         (self.stacked_changed, self.adjacencies_changed) = (false, false);
         self.publisher.publish(Box::new(self.adjacencies.clone()));
+        if let Some(driver) = &self.driver {
+            let hops = self.hops.iter().map(|(hop, ..)| hop);
+            driver.publish_next_hops(hops, &self.adjacencies, &self.ports);
+        }
     }
 
     /// Returns the current adjacency of a target.
@@ -750,44 +785,5 @@ impl Follower for Plane {
         }
         self.locals_changed = true;
         self.count_change();
-    }
-}
-
-/// Forwards the kernel's changes to the plane, except routes that another feed provides: own
-/// addresses, links, neighbors and rules still come from the kernel.
-#[derive(Debug)]
-pub(crate) struct WithoutRoutes<'a>(pub(crate) &'a mut Plane);
-
-impl Follower for WithoutRoutes<'_> {
-    fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
-        if table == LOCAL {
-            self.0.route_v4(table, prefix, best);
-        }
-    }
-
-    fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
-        if table == LOCAL {
-            self.0.route_v6(table, prefix, best);
-        }
-    }
-
-    fn link(&mut self, index: u32, link: Option<&Link>) {
-        self.0.link(index, link);
-    }
-
-    fn address(&mut self, view: &AddressView, change: AddressChange) {
-        self.0.address(view, change);
-    }
-
-    fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
-        self.0.neighbor(index, address, neighbor);
-    }
-
-    fn rules(&mut self, rules: &[Rule]) {
-        self.0.rules(rules);
-    }
-
-    fn settings(&mut self, interface: u32, settings: InterfaceSettings) {
-        self.0.settings(interface, settings);
     }
 }

@@ -25,7 +25,6 @@ use std::fmt;
 use feed::netlink::{Action, Rule};
 
 use super::Plane;
-use super::store::TableStore;
 
 /// The kernel's table of its own addresses.
 const LOCAL: u32 = 255;
@@ -180,13 +179,8 @@ impl Plane {
         if self.has_readers || numbers == self.numbers {
             return;
         }
-        let (v4, v6, shared) = self.options;
-        // An empty table was possible at the start, so it is possible now.
-        let stores = (
-            TableStore::new(numbers.len(), v4, shared),
-            TableStore::new(numbers.len(), v6, shared),
-        );
-        if let (Ok(v4), Ok(v6)) = stores {
+        // Empty tables were possible at the start, so they are possible now.
+        if let Ok((v4, v6)) = self.new_stores(numbers.len()) {
             (self.v4, self.v6, self.numbers) = (v4, v6, numbers);
         }
     }

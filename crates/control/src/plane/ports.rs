@@ -333,7 +333,7 @@ impl Ports {
 
     /// Returns the number of a stacked device's egress queue: its own, or that of the device below it; 0 if
     /// neither has one.
-    fn queue_of(&self, port: &PlanePort) -> u16 {
+    pub(super) fn queue_of(&self, port: &PlanePort) -> u16 {
         let mut next = Some(port);
         while let Some(port) = next {
             if let Some(at) = self.egress_queues.iter().position(|name| *name == port.name) {

@@ -11,7 +11,12 @@
 //! one load more (`fib/src/engine/dxr/shared`). If the configuration names an engine or an image
 //! of the tables, they are separate: only separate tables have a named engine and can be saved.
 //!
+//! With forwarding in the driver, tables are separate and their words are in arrays that programs read
+//! (`driver.rs`).
+//!
 //! [`TableView`] reads one table of either form.
+
+use std::sync::Arc;
 
 use feed::netlink::RouteInfo;
 use fib::engine::Step;
@@ -20,6 +25,7 @@ use fib::{Choice, Family, Fib, FibsUpdater, Full, Hop, Prefix, Rib, Updater};
 use super::HopTarget;
 use super::hops::Hops;
 use datapath::Numbered;
+use xdp::BpfArrays;
 
 /// The routes and tables of a family.
 #[derive(Debug)]
@@ -29,8 +35,21 @@ pub(super) enum TableStore<A: Family> {
 }
 
 impl<A: Family> TableStore<A> {
-    /// Starts with `count` tables without routes: shared, if `shared` is set and it is possible.
-    pub(super) fn new(count: usize, choice: Choice, shared: bool) -> Result<Self, Full> {
+    /// Starts with `count` tables without routes: in `files`, if there are any; shared, if `shared` is set and it
+    /// is possible.
+    pub(super) fn new(
+        count: usize,
+        choice: Choice,
+        shared: bool,
+        files: Option<&Arc<BpfArrays>>,
+    ) -> Result<Self, Full> {
+        if let Some(files) = files {
+            // The engine that programs look up in.
+            let choice = if choice == Choice::Auto { Choice::Flat } else { choice };
+            let each =
+                (0..count).map(|_| Updater::new_in(Rib::new(), choice, 1, Arc::clone(files) as _));
+            return Ok(Self::Separate(each.collect::<Result<_, _>>()?));
+        }
         if shared && count > 1 && choice == Choice::Auto {
             let mut tables = FibsUpdater::new()?;
             for _ in 0..count {

@@ -52,6 +52,9 @@ pub enum ModeChoice {
     Copy,
     /// Only generic: the stack runs the program, works with any device.
     Generic,
+    /// The driver runs the program, which forwards packets itself where it can
+    /// ([`Interface::set_driver_path`]); the others as with [`Copy`](Self::Copy).
+    Xdp,
 }
 
 /// The queues of a device, and the distribution of packets over them, while a program is attached to it.
@@ -109,6 +112,8 @@ struct Attachment {
     device_queues: u32,
     /// `None` if the device was removed, or the program could not be attached.
     link: Option<Link>,
+    /// The program forwards packets itself.
+    has_path: bool,
     /// The mode of the program, or its last one.
     mode: Mode,
     fallback: Option<String>,
@@ -229,6 +234,7 @@ impl Interface {
             mtu,
             device_queues,
             link: Some(link),
+            has_path: false,
             mode,
             fallback,
             tag_removal,
@@ -593,13 +599,17 @@ impl Interface {
     ///
     /// [`Error`]; the former path stays.
     pub fn set_driver_path(&self, path: Option<&dyn DriverPath>) -> Result<(), Error> {
-        let now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        if path.is_none() && !now.has_path {
+            return Ok(());
+        }
         let rights = &[BPF, NET_ADMIN, PERFMON];
         let program = self
             .0
             .steering
             .load_with(path)
             .map_err(|error| program_error(error, &now.name, rights))?;
+        now.has_path = path.is_some();
         let replaced = now.link.as_ref().map_or(Ok(()), |link| link.replace(&program));
         replaced.map_err(|cause| {
             Error::system("replace the steering program", &now.name, rights, cause)
@@ -613,6 +623,20 @@ impl Interface {
     /// Those of `bpf(2)`.
     pub fn forward_in_driver(&self, families: [bool; 2]) -> io::Result<()> {
         self.0.steering.forward_in_driver(families)
+    }
+
+    /// Returns whether packets may be forwarded in the driver.
+    pub fn forwards_in_driver(&self) -> bool {
+        self.attachment(|now| now.has_path) && self.0.steering.forwards_in_driver()
+    }
+
+    /// Counts the bytes of the frames that were forwarded in the driver.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::forwarded_bytes`].
+    pub fn forwarded_bytes(&self) -> io::Result<u64> {
+        self.0.steering.forwarded_bytes()
     }
 
     /// Sets how long a worker may stall.

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
-use port::af_xdp::bpf::asm::{Action, Assembler, Cond, Helper, Label, Op, Reg, Size};
+use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use port::af_xdp::bpf::asm::{Action, Assembler, Cond, Helper, Label, Op, Reg, Size, context};
 use port::af_xdp::steer::{DriverPath, PathExits};
 
 use super::code::{
@@ -224,6 +224,12 @@ impl ForwardPath {
             .mov(R1, i32::from(u16::from_ne_bytes(kind)))
             .store(Size::Half, R6, 12, R1);
         append_ttl(asm);
+        // The length of the frame, which has one buffer.
+        asm.load(Size::Word, R8, R9, context::DATA_END).load(Size::Word, R1, R9, context::DATA).op(
+            Op::Sub,
+            R8,
+            R1,
+        );
         // The mark is written once, so that CPUs do not compete for its cache line.
         asm.load(Size::Double, R1, R7, 8)
             .jump_if(Cond::Ne, R1, 0, forwarded)

@@ -25,6 +25,10 @@ pub(super) const HAS_BLOCKED: u32 = 2;
 pub(super) const FORWARDS_V4: u32 = 4;
 pub(super) const FORWARDS_V6: u32 = 8;
 
+/// The entries of the counters: those of outcomes, then the bytes of forwarded frames.
+pub(super) const FORWARDED_BYTES: u32 = SteeringOutcome::ALL.len() as u32;
+pub(super) const COUNTS: u32 = FORWARDED_BYTES + 1;
+
 /// Offsets in the frame: an Ethernet header has 14 bytes.
 const ETHERTYPE: i16 = 12;
 const V4_VERSION: i16 = 14;
@@ -239,7 +243,11 @@ pub(super) fn assemble<'m>(
             why if why.drops() => Action::Drop,
             _ => Action::Pass,
         };
-        asm.bind(label).op32(Op::Mov, R8, action as i32).op32(Op::Mov, R7, why as i32).jump(count);
+        asm.bind(label);
+        if why == SteeringOutcome::Forwarded {
+            add_forwarded_bytes(&mut asm, counts);
+        }
+        asm.op32(Op::Mov, R8, action as i32).op32(Op::Mov, R7, why as i32).jump(count);
     }
     let end = asm.label();
     // One key per counter instead of pointer arithmetic, which would require CAP_PERFMON.
@@ -258,6 +266,19 @@ pub(super) fn assemble<'m>(
         path.append(&mut asm, entries, exits, variant.several_buffers);
     }
     asm.finish()
+}
+
+/// Emits code that counts the bytes of a forwarded frame, of length r8.
+fn add_forwarded_bytes<'m>(asm: &mut Assembler<'m>, counts: &'m Map) {
+    let counted = asm.label();
+    asm.op32(Op::Mov, R1, FORWARDED_BYTES as i32)
+        .store(Size::Word, R10, -4, R1)
+        .map_lookup(counts, -4)
+        .jump_if(Cond::Eq, R0, 0, counted)
+        .load(Size::Double, R1, R0, 0)
+        .add(R1, R8)
+        .store(Size::Double, R0, 0, R1)
+        .bind(counted);
 }
 
 /// Reasons to leave an IP packet to the host.

@@ -21,7 +21,8 @@ use Reg::{R1, R2, R8};
 pub struct PathExits {
     /// For a packet that the path leaves as it is: the socket.
     pub rest: Label,
-    /// For a packet that is rewritten and was given to [`RedirectMap`](crate::af_xdp::bpf::asm::Helper::RedirectMap).
+    /// For a packet that is rewritten and was given to [`RedirectMap`](crate::af_xdp::bpf::asm::Helper::RedirectMap);
+    /// r8 is the length of its frame in bytes.
     pub forwarded: Label,
 }
 

@@ -72,7 +72,8 @@ use std::time::Duration;
 use super::bpf::asm::Helper;
 use super::bpf::{Kind, LoadError, Map, Program};
 use assemble::{
-    FORWARDS_V4, FORWARDS_V6, HAS_BLOCKED, OBSERVE_ONLY, ProgramMaps, Variant, assemble,
+    COUNTS, FORWARDED_BYTES, FORWARDS_V4, FORWARDS_V6, HAS_BLOCKED, OBSERVE_ONLY, ProgramMaps,
+    Variant, assemble,
 };
 use blocked::BlockedSources;
 use declined::DeclinedFlows;
@@ -191,8 +192,7 @@ impl Steering {
         let sockets = Map::array(Kind::Xskmap, "fp_sockets", 4, queues).map_err(failed)?;
         let heartbeat = Heartbeat::new(queues).map_err(failed)?;
         let switches = Map::array(Kind::Array, "fp_switches", 4, 1).map_err(failed)?;
-        let reasons = SteeringOutcome::ALL.len() as u32;
-        let counts = Map::array(Kind::PercpuArray, "fp_steered", 8, reasons).map_err(failed)?;
+        let counts = Map::array(Kind::PercpuArray, "fp_steered", 8, COUNTS).map_err(failed)?;
         let v4 = Map::new(Kind::Hash, "fp_locals4", 4, 1, LOCALS).map_err(failed)?;
         let v6 = Map::new(Kind::Hash, "fp_locals6", 16, 1, LOCALS).map_err(failed)?;
         let EarlyDropConfig { flows, prefixes, protected, fail_closed } =
@@ -420,6 +420,11 @@ impl Steering {
         self.switch(OBSERVE_ONLY, only)
     }
 
+    /// Returns whether packets of a family may take the driver's path.
+    pub fn forwards_in_driver(&self) -> bool {
+        *self.on.lock().unwrap_or_else(PoisonError::into_inner) & (FORWARDS_V4 | FORWARDS_V6) != 0
+    }
+
     fn switch(&self, which: u32, on: bool) -> io::Result<()> {
         let mut now = self.on.lock().unwrap_or_else(PoisonError::into_inner);
         let then = if on { *now | which } else { *now & !which };
@@ -460,6 +465,15 @@ impl Steering {
     /// Those of `bpf(2)`.
     pub fn count(&self, which: SteeringOutcome) -> io::Result<u64> {
         self.maps.counts.counter(which as u32)
+    }
+
+    /// Counts the bytes of the frames that were forwarded in the driver.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn forwarded_bytes(&self) -> io::Result<u64> {
+        self.maps.counts.counter(FORWARDED_BYTES)
     }
 
     /// Sets the time for which a worker may leave packets unread before the host receives them or

@@ -1,0 +1,121 @@
+//! Gives each port's steering program its path in the driver, and follows which devices send redirected packets.
+//!
+//! ```text
+//!   netlink: features of devices ─► Plane: links ─┐ commit
+//!   Plane: path and families of each port ◄───────┘
+//!        └─► Interface: program replaced, switches
+//! ```
+//!
+//! A veth sends redirected packets only while its peer has a program or GRO, and a device that stops to do so
+//! drops them. The control thread reads the features again in the turn in which the kernel reports a change, within some
+//! milliseconds.
+//!
+//! Before Linux 6.3 the kernel reports no features: all packets are the workers'.
+
+use std::time::{Duration, Instant};
+
+use feed::netlink::DeviceFeatures;
+use port::af_xdp::Interface;
+use port::af_xdp::steer::DriverPath;
+
+use super::plane::{DriverPort, Plane};
+
+/// The delay before a program that the kernel refused is loaded again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The state of the steering programs.
+#[derive(Debug)]
+pub(crate) struct DriverSync {
+    features: DeviceFeatures,
+    /// What each port's program does; `None`: not known.
+    applied: Vec<Option<DriverPort>>,
+    /// The features were read.
+    is_read: bool,
+    retry_at: Option<Instant>,
+}
+
+impl DriverSync {
+    /// Opens the sockets for the features in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as a text.
+    pub(crate) fn open() -> Result<Self, String> {
+        let features = DeviceFeatures::open();
+        let features = features.map_err(|error| format!("forwarding in the driver: {error}"))?;
+        Ok(Self { features, applied: Vec::new(), is_read: false, retry_at: None })
+    }
+
+    /// Reads which devices send redirected packets, if that or a port may have changed.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as a text; all devices are read again at the next call.
+    pub(crate) fn follow(&mut self, plane: &mut Plane, ports_changed: bool) -> Result<(), String> {
+        let failed = |error| format!("forwarding in the driver: {error}");
+        let changed = self.features.has_changed().map_err(failed)?;
+        if self.is_read && !changed && !ports_changed {
+            return Ok(());
+        }
+        // A device may have gone in the meantime, which the kernel reports as well.
+        let senders = plane
+            .ports()
+            .iter()
+            .map(|port| self.features.sends_redirected(port.interface).unwrap_or(false));
+        let senders = senders.collect();
+        plane.set_redirect_targets(senders);
+        self.is_read = true;
+        Ok(())
+    }
+
+    /// Forgets what the programs do: the interfaces are others.
+    pub(crate) fn forget(&mut self) {
+        self.applied.clear();
+        self.is_read = false;
+    }
+
+    /// Lets the steering programs do what the plane has for them.
+    ///
+    /// # Errors
+    ///
+    /// The last reason, as a text; another attempt follows in a second.
+    pub(crate) fn apply(&mut self, plane: &Plane, interfaces: &[Interface]) -> Result<(), String> {
+        if self.retry_at.is_some_and(|at| at > Instant::now()) {
+            return Ok(());
+        }
+        self.retry_at = None;
+        let mut result = Ok(());
+        let wanted = plane.driver_ports();
+        self.applied.resize(interfaces.len(), None);
+        for ((interface, wanted), applied) in interfaces.iter().zip(wanted).zip(&mut self.applied) {
+            if applied.as_ref().is_some_and(|applied| applied.is_like(&wanted)) {
+                continue;
+            }
+            let before = applied.take();
+            match set(interface, before.as_ref(), &wanted) {
+                Ok(()) => *applied = Some(wanted),
+                Err(reason) => {
+                    result = Err(reason);
+                    self.retry_at = Some(Instant::now() + RETRY);
+                }
+            }
+        }
+        result
+    }
+}
+
+/// Changes the program of an interface and its switches.
+fn set(
+    interface: &Interface,
+    before: Option<&DriverPort>,
+    wanted: &DriverPort,
+) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| {
+        format!("{}: forwarding in the driver: {error}", interface.name())
+    };
+    if before.is_none_or(|before| !before.has_path_of(wanted)) {
+        let path = wanted.path.as_deref().map(|path| path as &dyn DriverPath);
+        interface.set_driver_path(path).map_err(|error| failed(&error))?;
+    }
+    interface.forward_in_driver(wanted.families).map_err(|error| failed(&error))
+}

@@ -1,0 +1,306 @@
+//! Forwarding in the driver (`mode = "xdp"`): the tables, next hops and links in the kernel, kept equal to those of
+//! the workers.
+//!
+//! ```text
+//!   adjacencies ─► next hops ─┐
+//!   ports ───────► links ─────┼─► path of each port ─► steering program (`devices.rs`)
+//!   tables ──────► arrays ────┘
+//! ```
+//!
+//! A path forwards what is certain, and leaves all other packets to the workers (`xdp::forward`). So a hop has a
+//! next hop here only if its adjacency is resolved, by a port itself, with that port's MAC and MTU; groups and hops
+//! by VLAN, MAC-VLAN and bond devices are the workers'. A link exists here only for a port whose device sends redirected
+//! packets, without an egress queue. Packets of a port take the path if its mode is `xdp` and
+//! no access list is active.
+//!
+//! **Order of a commit**, as for workers: next hops, then tables. A dropped hop is reclaimed when every program
+//! that could have read a table with it has ended.
+//!
+//! If the kernel has no room for a table, all packets are left to the workers until a commit succeeds.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use datapath::{Adjacencies, ReversePathFilter};
+use fib::{Family, Hop};
+use xdp::forward::{EgressLink, ForwardPath, NextHop, NextHops, OwnSources, SourceCheck};
+use xdp::{BpfArrays, KernelTable, Publication, TableError};
+
+use super::store::TableStore;
+use super::{Plane, PlanePort, Ports};
+
+/// What the steering program of a port does with packets in the driver.
+#[derive(Clone, Debug, Default)]
+pub struct DriverPort {
+    /// The path; `None`: none.
+    pub path: Option<Arc<ForwardPath>>,
+    /// Whether packets of IPv4, and of IPv6, take it.
+    pub families: [bool; 2],
+}
+
+impl DriverPort {
+    /// Returns whether both have the same path and the same families.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.families == other.families && self.has_path_of(other)
+    }
+
+    /// Returns whether both have the same path.
+    pub fn has_path_of(&self, other: &Self) -> bool {
+        match (&self.path, &other.path) {
+            (Some(path), Some(other)) => {
+                Arc::ptr_eq(&path.v4, &other.v4)
+                    && Arc::ptr_eq(&path.v6, &other.v6)
+                    && path.sources == other.sources
+            }
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The tables of one family.
+#[derive(Debug)]
+struct DriverTables<A> {
+    files: Arc<BpfArrays>,
+    /// In the plane's order; none before the first commit.
+    tables: Vec<KernelTable<A>>,
+}
+
+impl<A: Family> DriverTables<A> {
+    fn new() -> Self {
+        Self { files: BpfArrays::new("fp_chunks"), tables: Vec::new() }
+    }
+
+    /// Brings the tables up to date; returns whether programs must be loaded again.
+    fn publish(&mut self, store: &TableStore<A>, count: usize) -> Result<bool, TableError> {
+        let mut replaced = false;
+        for at in 0..count {
+            let Some(fib) = store.view(at).fib() else { continue };
+            match self.tables.get_mut(at) {
+                Some(table) => replaced |= table.publish(fib)? == Publication::Replaced,
+                None => {
+                    self.tables.push(KernelTable::new(&self.files, fib)?);
+                    replaced = true;
+                }
+            }
+        }
+        Ok(replaced)
+    }
+
+    fn has_passed(&self) -> bool {
+        self.tables.iter().all(KernelTable::has_passed)
+    }
+}
+
+/// The state in the kernel.
+#[derive(Debug)]
+pub(super) struct Driver {
+    v4: DriverTables<u32>,
+    v6: DriverTables<u128>,
+    next_hops: Arc<NextHops>,
+    own_sources: Arc<OwnSources>,
+    /// Whether the mode of a port is `xdp`, in the ports' order.
+    wanted: Vec<bool>,
+    /// Whether the device of a port sends redirected packets.
+    senders: Vec<bool>,
+    /// The links as they were set last.
+    links: Vec<Option<EgressLink>>,
+    /// The tables are those of the last commit.
+    is_current: bool,
+}
+
+impl Driver {
+    pub(super) fn new(wanted: Vec<bool>) -> io::Result<Self> {
+        Ok(Self {
+            v4: DriverTables::new(),
+            v6: DriverTables::new(),
+            next_hops: Arc::new(NextHops::new()?),
+            own_sources: Arc::new(OwnSources::new()?),
+            senders: vec![false; wanted.len()],
+            wanted,
+            links: Vec::new(),
+            is_current: false,
+        })
+    }
+
+    /// Returns the arrays for the words of the tables.
+    pub(super) fn files(&self) -> (&Arc<BpfArrays>, &Arc<BpfArrays>) {
+        (&self.v4.files, &self.v6.files)
+    }
+
+    /// Sets which ports' devices send redirected packets.
+    pub(super) fn set_senders(&mut self, senders: Vec<bool>) {
+        self.senders = senders;
+    }
+
+    /// Sets the own addresses.
+    pub(super) fn set_own_sources(&self, addresses: &[IpAddr]) {
+        self.own_sources.set(addresses.iter().filter_map(|address| match address {
+            IpAddr::V4(address) => Some(u32::from(*address)),
+            IpAddr::V6(_) => None,
+        }));
+    }
+
+    /// Sets the next hops of `hops`.
+    pub(super) fn publish_next_hops(
+        &self,
+        hops: impl IntoIterator<Item = Hop>,
+        adjacencies: &Adjacencies,
+        ports: &Ports,
+    ) {
+        for hop in hops {
+            let next = || {
+                let adjacency = adjacencies.get(hop);
+                let link = adjacency.port().ok()?;
+                let port = ports.iter().nth(link.into())?;
+                let is_ports = adjacency.src_mac() == port.mac && adjacency.mtu() == port.mtu;
+                is_ports.then(|| NextHop { mac: adjacency.dst_mac(), link })
+            };
+            self.next_hops.set_hop(hop, next());
+        }
+    }
+
+    /// Sets the links that have changed.
+    fn publish_links(&mut self, ports: &Ports) -> io::Result<()> {
+        let links = ports.iter().zip(&self.senders).map(|(port, sends)| {
+            let is_link = *sends
+                && self.is_current
+                && is_served(port)
+                && port.up
+                && ports.queue_of(port) == 0;
+            is_link.then_some(EgressLink { device: port.interface, mac: port.mac, mtu: port.mtu })
+        });
+        let links: Vec<_> = links.collect();
+        for (at, &link) in links.iter().enumerate() {
+            if self.links.get(at) != Some(&link) {
+                self.links.resize(self.links.len().max(at + 1), None);
+                self.links[at] = None;
+                self.next_hops.set_link(at as u16, link)?;
+                self.links[at] = link;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings tables and links up to date.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused; packets are left to the workers then.
+    pub(super) fn commit(
+        &mut self,
+        (v4, v6, count): (&TableStore<u32>, &TableStore<u128>, usize),
+        ports: &Ports,
+    ) -> Result<(), String> {
+        let published = self.v4.publish(v4, count).and_then(|_| self.v6.publish(v6, count));
+        self.is_current = published.is_ok();
+        let linked = self.publish_links(ports);
+        published.map_err(|error| format!("forwarding in the driver: {error}"))?;
+        linked.map_err(|error| format!("forwarding in the driver: cannot set a link: {error}"))
+    }
+
+    /// Returns what each port's steering program is to do, in the ports' order; `table_of` returns the index of a
+    /// port's table.
+    pub(super) fn ports(
+        &self,
+        ports: &Ports,
+        has_lists: bool,
+        table_of: impl Fn(&PlanePort) -> Option<usize>,
+    ) -> Vec<DriverPort> {
+        let port = |(at, port): (u16, &PlanePort)| {
+            let is_wanted = self.wanted.get(usize::from(at)) == Some(&true);
+            let path = is_wanted.then(|| {
+                let table = table_of(port)?;
+                Some(Arc::new(ForwardPath {
+                    v4: Arc::clone(self.v4.tables.get(table)?.arrays()),
+                    v6: Arc::clone(self.v6.tables.get(table)?.arrays()),
+                    next_hops: Arc::clone(&self.next_hops),
+                    own_sources: Arc::clone(&self.own_sources),
+                    link: at,
+                    sources: ports.rp_filters(port).map(source_check),
+                }))
+            });
+            let path = path.flatten();
+            let is_on = path.is_some() && self.is_current && !has_lists && is_served(port);
+            let families = ports.forwarding_off(port).map(|off| is_on && !off);
+            DriverPort { path, families }
+        };
+        (0..).zip(ports.iter()).map(port).collect()
+    }
+
+    /// Returns the hops that packets have used since the last call.
+    pub(super) fn take_used(&self) -> impl Iterator<Item = Hop> + '_ {
+        self.next_hops.take_used()
+    }
+
+    /// Returns whether every program has left all tables but the last.
+    pub(super) fn has_passed(&self) -> bool {
+        self.v4.has_passed() && self.v6.has_passed()
+    }
+}
+
+impl Plane {
+    /// Lets packets of the ports that are `wanted`, in the ports' order, be forwarded in the driver. Must be called
+    /// before there are routes or readers.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)` for a map; [`Full`](fib::Full), as an error of the system.
+    pub fn forward_in_driver(&mut self, wanted: Vec<bool>) -> io::Result<()> {
+        self.driver = Some(Driver::new(wanted)?);
+        let stores = self.new_stores(self.numbers.len());
+        (self.v4, self.v6) = stores.map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    /// Returns whether packets of some port may be forwarded in the driver.
+    pub fn forwards_in_driver(&self) -> bool {
+        self.driver.is_some()
+    }
+
+    /// Sets which ports' devices send packets that programs redirect to them; the next commit publishes it.
+    pub fn set_redirect_targets(&mut self, senders: Vec<bool>) {
+        if let Some(driver) = &mut self.driver {
+            driver.set_senders(senders);
+        }
+    }
+
+    /// Returns what each port's steering program is to do in the driver, in the ports' order.
+    pub fn driver_ports(&self) -> Vec<DriverPort> {
+        let table_of = |port: &PlanePort| self.index_of(port.table);
+        let ports = |driver: &Driver| driver.ports(&self.ports, self.access.has_lists(), table_of);
+        self.driver.as_ref().map(ports).unwrap_or_default()
+    }
+
+    /// Returns the hops that packets in the driver have used since the last call.
+    pub fn take_driver_hops(&self) -> impl Iterator<Item = Hop> + '_ {
+        self.driver.iter().flat_map(Driver::take_used)
+    }
+
+    /// Takes the reason that the last commit left all packets to the workers, if it did.
+    pub fn take_driver_error(&mut self) -> Option<String> {
+        self.driver_error.take()
+    }
+
+    /// Brings the kernel's state up to date with the tables and ports.
+    pub(super) fn commit_driver(&mut self) {
+        if let Some(driver) = &mut self.driver {
+            let tables = (&self.v4, &self.v6, self.numbers.len());
+            self.driver_error = driver.commit(tables, &self.ports).err();
+        }
+    }
+}
+
+/// Returns whether a port is one by itself, and works.
+fn is_served(port: &PlanePort) -> bool {
+    port.served && !port.gone && port.unfit.is_none() && !port.is_bonded && !port.has_moved()
+}
+
+fn source_check(filter: ReversePathFilter) -> SourceCheck {
+    match filter {
+        ReversePathFilter::Off => SourceCheck::Off,
+        ReversePathFilter::Loose => SourceCheck::Loose,
+        ReversePathFilter::Strict => SourceCheck::Strict,
+    }
+}
