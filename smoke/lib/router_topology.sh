@@ -12,7 +12,7 @@
 #   narrow MTU             sets the MTU of the link between the router and a
 #   stop_kernel, resume_kernel   the kernel of the router drops what it would forward; forwards again
 #   configure [LINES [INTERFACES]]
-#                          writes the router's configuration, with these lines in it
+#                          writes the router's configuration, with these lines in it; with $mode, in that mode
 #   start_router           starts it, and waits until it follows the kernel
 #   stop_router            stops it: it must end with status 0, and with every packet counted
 #   show WHAT...           runs `fingerpost show` with its socket
@@ -108,7 +108,9 @@ observed_path() {
 }
 
 configure() {
-    local interfaces='{ name = "r0" }, { name = "r1" }, { name = "r2" }'
+    local more=${mode:+, mode = \"$mode\"}
+    local interfaces="{ name = \"r0\"$more }, { name = \"r1\"$more }, { name = \"r2\"$more }"
+    [ "${mode:-}" != xdp ] || hosts_take_redirected
     [ $# -lt 2 ] || interfaces=$2
     cat >"$work/router.toml" <<CONFIG
 interface = [$interfaces]

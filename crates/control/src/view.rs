@@ -4,7 +4,7 @@
 //! may replace them, so each access reads them again. The counters continue, because new workers
 //! count in the counters of the workers that they replace.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use port::af_xdp::Interface;
 use port::af_xdp::steer::SteeringOutcome;
@@ -29,44 +29,35 @@ pub(crate) struct Seen {
 
 /// Shared access to the state that other threads may read.
 #[derive(Debug, Default)]
-pub struct View(RwLock<Seen>);
+pub struct View {
+    seen: RwLock<Seen>,
+    /// The counters of interfaces that were closed.
+    closed: Mutex<Snapshot>,
+}
 
 impl View {
     fn with<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
-        look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        look(&self.seen.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces the state.
     pub(crate) fn show(&self, seen: Seen) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = seen;
+        *self.seen.write().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
-    /// Returns the counters, summed over the workers and with the packets that steering programs dropped or forwarded.
+    /// Returns the counters, summed over the workers and with the packets that steering programs dropped or
+    /// forwarded.
     pub fn stats(&self) -> Snapshot {
-        let mut stats: Snapshot = self.worker_stats().into_iter().sum();
-        // Packets that a steering program drops or forwards count as if a worker had done so.
-        for interface in self.interfaces() {
-            let counts = interface.counts().unwrap_or_default();
-            // Packets that no socket received belong to no worker either.
-            let undelivered = interface.stats().map_or(0, |stats| stats.undelivered);
-            stats.received += undelivered;
-            stats.verdicts[Verdict::Undelivered] += undelivered;
-            let forwarded_bytes = interface.forwarded_bytes().unwrap_or(0);
-            stats.sent_bytes += forwarded_bytes;
-            for (steered, bytes, verdict) in [
-                (SteeringOutcome::Blocked, interface.blocked_bytes(), Verdict::Blocked),
-                (SteeringOutcome::Declined, interface.declined_bytes(), Verdict::Declined),
-                (SteeringOutcome::Forged, interface.forged_bytes(), Verdict::Forged),
-                // Their bytes are not counted.
-                (SteeringOutcome::Unserved, Ok(0), Verdict::Unserved),
-                (SteeringOutcome::Forwarded, Ok(forwarded_bytes), Verdict::Sent),
-            ] {
-                stats.received += counts[steered];
-                stats.received_bytes += bytes.unwrap_or(0);
-                stats.verdicts[verdict] += counts[steered];
-            }
-        }
-        stats
+        let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let steered = self.interfaces().iter().map(steered).sum();
+        self.worker_stats().into_iter().chain([closed, steered]).sum()
+    }
+
+    /// Detaches the steering program of an interface that is closed for good, and keeps its counters.
+    pub(crate) fn close(&self, interface: &Interface) {
+        interface.detach();
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        *closed = *closed + steered(interface);
     }
 
     /// Returns the counters of each worker, past workers included, by its number.
@@ -126,4 +117,29 @@ impl View {
     pub fn table(&self) -> u32 {
         self.with(|seen| seen.table)
     }
+}
+
+/// Returns the packets that no worker received: those that a steering program dropped or forwarded count as if a
+/// worker had done so.
+fn steered(interface: &Interface) -> Snapshot {
+    let mut stats = Snapshot::default();
+    let counts = interface.counts().unwrap_or_default();
+    let undelivered = interface.stats().map_or(0, |stats| stats.undelivered);
+    stats.received += undelivered;
+    stats.verdicts[Verdict::Undelivered] += undelivered;
+    let forwarded_bytes = interface.forwarded_bytes().unwrap_or(0);
+    stats.sent_bytes += forwarded_bytes;
+    for (steered, bytes, verdict) in [
+        (SteeringOutcome::Forwarded, Ok(forwarded_bytes), Verdict::Sent),
+        (SteeringOutcome::Blocked, interface.blocked_bytes(), Verdict::Blocked),
+        (SteeringOutcome::Declined, interface.declined_bytes(), Verdict::Declined),
+        (SteeringOutcome::Forged, interface.forged_bytes(), Verdict::Forged),
+        // Their bytes are not counted.
+        (SteeringOutcome::Unserved, Ok(0), Verdict::Unserved),
+    ] {
+        stats.received += counts[steered];
+        stats.received_bytes += bytes.unwrap_or(0);
+        stats.verdicts[verdict] += counts[steered];
+    }
+    stats
 }

@@ -316,6 +316,11 @@ impl Daemon {
         }
         self.suspended = self.workers.suspend();
         // This closes the interfaces that the new configuration does not keep.
+        for closing in self.view.interfaces() {
+            if !interfaces.iter().any(|kept| kept.is_same(&closing)) {
+                self.view.close(&closing);
+            }
+        }
         before.set_ports(Vec::new(), Vec::new());
         let devices = self.view.device_states();
         self.view.show(Seen { counters: self.view.counters(), devices, ..Seen::default() });

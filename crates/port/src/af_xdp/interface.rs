@@ -274,6 +274,11 @@ impl Interface {
         Ok(interface)
     }
 
+    /// Returns whether both are clones of one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Returns the setup of queues that the interface was opened with.
     pub fn queue_setup(&self) -> QueueSetup {
         self.attachment(|now| now.wanted_queues)
