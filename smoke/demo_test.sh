@@ -42,6 +42,19 @@ assert r["balanced"] is True
 ' <"$work/root.json" || fail "the sums of $(cat "$work/root.json")"
 grep -q 'fingerpost: 1 s, ' "$work/root.log" || fail "no progress: $(cat "$work/root.log")"
 
+# In the driver: its sums as well.
+"$program" demo --mode xdp --seconds 2 -j >"$work/xdp.json" 2>"$work/xdp.log" || fail "demo --mode xdp ended with $?"
+wait_for 10 clean || fail "left behind: $(diff "$work/before" "$work/after")"
+json '
+(r,) = d["rounds"]
+found = r["findings"]
+assert (r["router"], r["mode"]) == ("fingerpost-xdp", "XDP, AF_XDP copy"), r
+assert found["right"] > 1000 and sum(found.values()) - found["foreign"] == found["right"], found
+assert r["received"] == r["sent"] + r["punted"] + sum(r["dropped"].values()), r
+assert r["sent"] == found["right"] + r["lost_after"] and r["lookups"] < r["received"] / 10, r
+assert r["offered"] >= r["received"] and r["balanced"] is True, r
+' <"$work/xdp.json" || fail "the sums of $(cat "$work/xdp.json")"
+
 # Without root: memory ports, and one line that says so.
 chmod 755 "$work"
 install -m 755 "$program" "$work/fingerpost"

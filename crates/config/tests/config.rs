@@ -60,6 +60,21 @@ fn problems(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn mode_xdp_needs_an_engine_of_the_kernel() {
+    let with = |engine: &str| {
+        format!("[[interface]]\nname = \"a\"\nmode = \"xdp\"\n[fib]\nengine = \"{engine}\"\n")
+    };
+    for engine in ["auto", "flat", "rank"] {
+        let config = parse(&with(engine)).unwrap();
+        assert!(config.forwards_in_driver());
+        assert_eq!(config.keys_without_effect(), ["interface.mode = \"xdp\""]);
+    }
+    let found = problems(&with("D16X4R"));
+    assert!(found[0].starts_with("1: fib.engine: programs in the kernel look up in"), "{found:?}");
+    assert!(!parse(GOOD).unwrap().forwards_in_driver());
+}
+
+#[test]
 fn a_good_one_is_read_whole() {
     let config = parse(GOOD).unwrap();
     assert_eq!(config.interfaces.len(), 2);
@@ -167,7 +182,7 @@ engine_v6 = "D16X8R/64"
 "#;
     let found = problems(text);
     let expect = [
-        "4: interface.mode: \"fast\" is unknown: auto, zero-copy, copy or generic",
+        "4: interface.mode: \"fast\" is unknown: auto, zero-copy, copy, generic or xdp",
         "5: interface.queues: 1 queues and 2 workers",
         "7: interface.name: \"west\" is a duplicate",
         "9: interface.name: \"an-interface-too-long\" is not an interface name",

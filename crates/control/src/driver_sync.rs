@@ -27,7 +27,7 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct DriverSync {
     features: DeviceFeatures,
-    /// What each port's program does; `None`: not known.
+    /// The present path and families of each port's program; `None`: not known.
     applied: Vec<Option<DriverPort>>,
     /// The features were read.
     is_read: bool,
@@ -68,13 +68,13 @@ impl DriverSync {
         Ok(())
     }
 
-    /// Forgets what the programs do: the interfaces are others.
+    /// Forgets the present state of the programs: the interfaces are others.
     pub(crate) fn forget(&mut self) {
         self.applied.clear();
         self.is_read = false;
     }
 
-    /// Lets the steering programs do what the plane has for them.
+    /// Brings the steering programs to the state that the plane has for them.
     ///
     /// # Errors
     ///

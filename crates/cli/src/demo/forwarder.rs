@@ -24,7 +24,8 @@ use port::af_xdp::{Interface, ModeChoice, RingSizes, Socket};
 use port::{Arena, Port, PortStats};
 use threads::{Rights, Stop, Task};
 
-use super::network::{self, EXITS, INGRESS};
+use super::driver::{self, DriverArrays, DriverTables};
+use super::network::{self, EXITS, INGRESS, MTU};
 use super::placement::{self, Placement};
 use super::routes::{self, Routes};
 use crate::namespace::Namespace;
@@ -34,7 +35,8 @@ const SILENCE: Duration = Duration::from_millis(30);
 /// Slots of each ring, and spare frames for the current batch.
 const RING: u32 = 2048;
 const SPARE: u32 = 512;
-const MTU: u16 = 1500;
+/// The pause of a worker that shares its CPU with the driver's path, when it has nothing to do.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// The tables of both families.
 #[derive(Debug)]
@@ -131,24 +133,31 @@ pub(super) struct PortReport {
 #[derive(Debug)]
 pub(super) struct Forwarder {
     stats: Arc<WorkerStats>,
+    /// The ingress, then the exits.
+    interfaces: Vec<Interface>,
     thread: Task<Result<Vec<PortReport>>>,
 }
 
 impl Forwarder {
-    /// Opens the ports in `namespace` and starts to forward on the router's CPU.
+    /// Opens the ports in `namespace` and starts to forward on the router's CPU, and with `driver` in the driver.
     pub(super) fn start(
         namespace: &Namespace,
         tables: &Tables,
+        driver: Option<&DriverTables>,
         placement: Placement,
     ) -> Result<Self> {
-        let (arena, ports) = namespace.run(open)?;
+        let in_driver = driver.is_some();
+        let driver = driver.map(DriverTables::arrays);
+        let (arena, ports, interfaces) = namespace.run(move || open(driver))?;
         let stats = Arc::new(WorkerStats::new());
         let mut worker = worker(arena, ports, tables, &stats);
         let run = move |stop: &Stop| -> Result<Vec<PortReport>> {
             placement::pin(placement.router)?;
             placement::schedule(placement.router_urgency())?;
             while !stop.is_set() {
-                worker.poll();
+                if worker.poll() == 0 && in_driver {
+                    std::thread::sleep(PAUSE);
+                }
             }
             let mut last = Instant::now();
             while last.elapsed() < SILENCE {
@@ -160,7 +169,7 @@ impl Forwarder {
             Ok(worker.ports().map(report).collect())
         };
         let thread = Task::start("forward", Rights::Inherited, run)?;
-        Ok(Self { stats, thread })
+        Ok(Self { stats, interfaces, thread })
     }
 
     /// Returns whether it still forwards; if not, [`Forwarder::stop`] returns the reason.
@@ -171,12 +180,15 @@ impl Forwarder {
     /// Forwards the frames in the rings, closes the ports and returns the counters.
     pub(super) fn stop(self) -> Result<(Snapshot, Vec<PortReport>)> {
         let ports = self.thread.stop().context("the router")??;
-        Ok((self.stats.snapshot(), ports))
+        Ok((self.stats.snapshot() + driver::forwarded(&self.interfaces)?, ports))
     }
 }
 
+/// The arena, the ports and their interfaces.
+type Opened = (Arena, Vec<Box<dyn Port>>, Vec<Interface>);
+
 /// Opens the ports; runs inside the router's namespace.
-fn open() -> Result<(Arena, Vec<Box<dyn Port>>)> {
+fn open(driver: Option<DriverArrays>) -> Result<Opened> {
     let nets = 0..=EXITS.len();
     let own4 = nets.clone().map(|net| Ipv4Addr::from(network::ipv4(net, 1)).into());
     let own6 = nets.map(|net| Ipv6Addr::from(network::ipv6(net, 1)).into());
@@ -186,9 +198,15 @@ fn open() -> Result<(Arena, Vec<Box<dyn Port>>)> {
     let mut arena = Arena::new(names.len() as u32 * sizes.frames() + SPARE, 2048)
         .context("cannot make the arena of frames")?;
     let mut ports: Vec<Box<dyn Port>> = Vec::new();
+    let mut interfaces = Vec::new();
+    let mode = if driver.is_some() { ModeChoice::Xdp } else { ModeChoice::Auto };
     for name in names {
-        let interface = Interface::open(name, 1, &locals, ModeChoice::Auto)?;
+        let interface = Interface::open(name, 1, &locals, mode)?;
         ports.push(Box::new(Socket::bind(&interface, 0, &mut arena, sizes)?));
+        interfaces.push(interface);
     }
-    Ok((arena, ports))
+    if let Some(driver) = driver {
+        driver.attach(&interfaces)?;
+    }
+    Ok((arena, ports, interfaces))
 }

@@ -16,6 +16,7 @@
 //! | `placement` | the CPU of each part, and the load of the CPUs |
 //! | `traffic` | the generator |
 //! | `forwarder` | our router in the middle |
+//! | `driver` | its path in the driver |
 //! | `kernel` | Linux in the middle, for the comparison |
 //! | `check` | the checks of every packet that arrives |
 //! | `rounds` | one measurement after the other |
@@ -27,6 +28,7 @@
 //! `SIGKILL`.
 
 mod check;
+mod driver;
 mod forwarder;
 mod kernel;
 mod memory;
@@ -46,6 +48,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use driver::DriverTables;
 use forwarder::Tables;
 use output::progress;
 use packets::Packets;
@@ -67,6 +70,10 @@ pub(crate) struct Args {
     /// Also measure the Linux kernel with the same packets and routes, in turns
     #[arg(long)]
     compare_kernel: bool,
+    /// Where our router forwards: in its own process by AF_XDP, or in the driver by XDP; in a comparison `xdp`
+    /// measures both
+    #[arg(long, value_enum, default_value_t = Mode::AfXdp, conflicts_with = "memory")]
+    mode: Mode,
     /// Seed of the generated routes and of the packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -76,6 +83,16 @@ pub(crate) struct Args {
     /// Use memory ports, also as root
     #[arg(long, conflicts_with = "compare_kernel")]
     memory: bool,
+}
+
+/// Where our router forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Mode {
+    /// In its own process.
+    #[value(name = "af-xdp")]
+    AfXdp,
+    /// In the driver.
+    Xdp,
 }
 
 /// Runs the demonstration. The exit status is 0 if every packet was right.
@@ -96,7 +113,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
     let seconds = Duration::from_secs(args.seconds);
     let mut report = Report::new(&routes, &tables, &packets);
-    if args.memory || !nix::unistd::geteuid().is_root() {
+    let is_root = nix::unistd::geteuid().is_root();
+    if args.mode == Mode::Xdp && !is_root {
+        anyhow::bail!("--mode xdp needs root: without it there is no driver to forward in");
+    }
+    if args.memory || !is_root {
         if !args.memory {
             eprintln!(
                 "fingerpost: not root, so no namespaces and no AF_XDP: \
@@ -105,7 +126,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         memory::run(&tables, &packets, seconds, &stop, &mut report)?;
     } else {
-        rounds::run(args.compare_kernel, &routes, &tables, &packets, seconds, &stop, &mut report)
+        let driver = (args.mode == Mode::Xdp).then(|| DriverTables::build(&routes)).transpose()?;
+        let tables = (&tables, driver.as_ref());
+        rounds::run(args.compare_kernel, &routes, tables, &packets, seconds, &stop, &mut report)
             .context("the demonstration's network")?;
     }
     report.print(args.json)?;

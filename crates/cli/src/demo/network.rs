@@ -27,6 +27,9 @@ pub(super) const INGRESS: &str = "in";
 /// Its Ethernet address.
 pub(super) const INGRESS_MAC: [u8; 6] = [0x02, 0xfe, 0, 0, 0, 0x01];
 
+/// The MTU of all links.
+pub(super) const MTU: u16 = 1500;
+
 /// An exit of the router: a link and the sink at its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {

@@ -32,8 +32,11 @@ use super::routes::Routes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Router {
-    /// Ours.
+    /// Ours, in its own process.
     Fingerpost,
+    /// Ours, in the driver.
+    #[serde(rename = "fingerpost-xdp")]
+    Driver,
     /// The Linux kernel.
     Kernel,
 }
@@ -43,6 +46,7 @@ impl Router {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Fingerpost => "fingerpost",
+            Self::Driver => "fingerpost-xdp",
             Self::Kernel => "kernel",
         }
     }
@@ -176,6 +180,19 @@ pub(super) struct Report {
     pub(super) kernel_routes: Option<LoadedRoutes>,
     /// Our median rate divided by that of the kernel.
     ratio: Option<f64>,
+    /// The median rates in the driver beside the others.
+    driver: Option<DriverRatios>,
+}
+
+/// The median rates of our router in the driver, divided by others.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct DriverRatios {
+    /// Packets at the sinks, by those of AF_XDP.
+    sent_to_af_xdp: f64,
+    /// Packets that the router received, by those of AF_XDP.
+    handled_to_af_xdp: f64,
+    /// Packets at the sinks, by those of the kernel.
+    sent_to_kernel: f64,
 }
 
 impl Report {
@@ -191,6 +208,7 @@ impl Report {
             rounds: Vec::new(),
             kernel_routes: None,
             ratio: None,
+            driver: None,
         }
     }
 
@@ -201,15 +219,31 @@ impl Report {
     /// Returns whether no packet was wrong and all counters balance. Wrong packets of the kernel count,
     /// too: they would be an error of the test.
     pub(super) fn is_right(&self) -> bool {
-        self.of(Router::Fingerpost).next().is_some()
+        self.of(Router::Fingerpost).chain(self.of(Router::Driver)).next().is_some()
             && self.rounds.iter().all(|round| round.balanced && round.findings.wrong() == 0)
     }
 
     /// Returns the median rate of a router's rounds.
     fn rate(&self, router: Router) -> Option<f64> {
-        let mut rates: Vec<f64> = self.of(router).map(|round| round.packets_per_second).collect();
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied()
+        self.median(router, |round| round.packets_per_second)
+    }
+
+    /// Returns the median of a figure of a router's rounds.
+    fn median(&self, router: Router, figure: impl Fn(&Round) -> f64) -> Option<f64> {
+        let mut figures: Vec<f64> = self.of(router).map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied()
+    }
+
+    /// Compares our router in the driver with the others, if all were measured.
+    fn driver_ratios(&self) -> Option<DriverRatios> {
+        let handled = |router| self.median(router, |round| round.received as f64 / round.seconds);
+        let rate = self.rate(Router::Driver)?;
+        Some(DriverRatios {
+            sent_to_af_xdp: rate / self.rate(Router::Fingerpost)?,
+            handled_to_af_xdp: handled(Router::Driver)? / handled(Router::Fingerpost)?,
+            sent_to_kernel: rate / self.rate(Router::Kernel)?,
+        })
     }
 
     /// Writes it to standard output.
@@ -218,6 +252,7 @@ impl Report {
             (Some(ours), Some(kernels)) if kernels > 0.0 => Some(ours / kernels),
             _ => None,
         };
+        self.driver = self.driver_ratios();
         let mut out = std::io::stdout().lock();
         if json {
             serde_json::to_writer_pretty(&mut out, self)?;
@@ -274,6 +309,16 @@ impl Report {
                 kernels / 1e6
             )?;
         }
+        if let Some(DriverRatios { sent_to_af_xdp, handled_to_af_xdp, sent_to_kernel }) =
+            self.driver
+        {
+            writeln!(
+                out,
+                "in the driver (medians): sent {sent_to_af_xdp:.2} times what AF_XDP sent, handled \
+                 {handled_to_af_xdp:.2} times what it handled, sent {sent_to_kernel:.2} times what the kernel \
+                 sent"
+            )?;
+        }
         writeln!(out)?;
         let verdict = if self.rounds.is_empty() {
             "interrupted before the first packet"
@@ -313,12 +358,12 @@ impl Round {
                 grouped(sockets)
             )?,
         }
-        if self.router == Router::Fingerpost {
+        if self.router != Router::Kernel {
             writeln!(
                 out,
-                "  received    {:>13}   {:.3} million lookups per second",
+                "  received    {:>13}   {:.3} million per second",
                 grouped(self.received),
-                each(self.lookups)
+                each(self.received)
             )?;
             writeln!(out, "  sent        {:>13}", grouped(self.sent))?;
             writeln!(out, "  punted      {:>13}", grouped(self.punted))?;

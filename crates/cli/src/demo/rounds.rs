@@ -20,6 +20,7 @@ use anyhow::{Context, Result, bail};
 use port::af_xdp::bpf::{Link, Map, Mode};
 
 use super::check::{self, Checker, Findings};
+use super::driver::DriverTables;
 use super::forwarder::{Forwarder, Tables};
 use super::kernel::{self, KernelRouter};
 use super::network::{EXITS, INGRESS, Network, SOURCE};
@@ -58,7 +59,7 @@ struct TestBed {
 pub(super) fn run(
     compare: bool,
     routes: &Arc<Routes>,
-    tables: &Tables,
+    (tables, driver): (&Tables, Option<&DriverTables>),
     packets: &Packets,
     time: Duration,
     stop: &Arc<AtomicBool>,
@@ -72,7 +73,7 @@ pub(super) fn run(
         return Ok(());
     }
     if !compare {
-        report.rounds.push(test_bed.run_fingerpost(tables, time, stop)?);
+        report.rounds.push(test_bed.run_fingerpost(tables, driver, time, stop)?);
         return Ok(());
     }
     report.kernel_routes = Some(kernel::load(&test_bed.network.router, routes, stop)?);
@@ -80,7 +81,13 @@ pub(super) fn run(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        report.rounds.push(test_bed.run_fingerpost(tables, time / TURNS, stop)?);
+        report.rounds.push(test_bed.run_fingerpost(tables, None, time / TURNS, stop)?);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if driver.is_some() {
+            report.rounds.push(test_bed.run_fingerpost(tables, driver, time / TURNS, stop)?);
+        }
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -111,17 +118,34 @@ impl TestBed {
         Ok(Self { network, placement, generator, counts, _links: links })
     }
 
-    /// Runs one round with our router.
-    fn run_fingerpost(&self, tables: &Tables, time: Duration, stop: &AtomicBool) -> Result<Round> {
-        let before = self.readings()?;
-        let forwarder = Forwarder::start(&self.network.router, tables, self.placement)?;
-        // Our router receives by softirq on the generator's CPU; a round of the kernel has made the
-        // NAPI a thread.
-        placement::unthread_napi(&self.network.router, INGRESS)?;
-        let mut round = self.send(Router::Fingerpost, time, stop, || forwarder.is_running())?;
+    /// Runs one round with our router, in the driver if there are tables for that.
+    fn run_fingerpost(
+        &self,
+        tables: &Tables,
+        driver: Option<&DriverTables>,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Round> {
+        let (before, router) = (self.readings()?, &self.network.router);
+        let forwarder = Forwarder::start(router, tables, driver, self.placement)?;
+        let router_kind = if driver.is_some() {
+            // The driver forwards in the NAPI, on the CPU of the router.
+            let (cpu, urgency) = (self.placement.router, self.placement.router_urgency());
+            placement::thread_napi(router, INGRESS, cpu, urgency)?;
+            Router::Driver
+        } else {
+            // Our router receives by softirq on the generator's CPU; another round has made the
+            // NAPI a thread.
+            placement::unthread_napi(router, INGRESS)?;
+            Router::Fingerpost
+        };
+        let mut round = self.send(router_kind, time, stop, || forwarder.is_running())?;
         let (snapshot, ports) = forwarder.stop()?;
         self.finish(&before, &mut round)?;
         round.count(snapshot, &ports);
+        if driver.is_some() {
+            round.mode = "XDP, AF_XDP copy";
+        }
         Ok(round)
     }
 

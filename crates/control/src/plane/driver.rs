@@ -30,7 +30,7 @@ use xdp::{BpfArrays, KernelTable, Publication, TableError};
 use super::store::TableStore;
 use super::{Plane, PlanePort, Ports};
 
-/// What the steering program of a port does with packets in the driver.
+/// The path of a port's steering program, and the families of packets that take it.
 #[derive(Clone, Debug, Default)]
 pub struct DriverPort {
     /// The path; `None`: none.
@@ -187,7 +187,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// What the kernel refused; packets are left to the workers then.
+    /// The kernel's refusal; packets are left to the workers then.
     pub(super) fn commit(
         &mut self,
         (v4, v6, count): (&TableStore<u32>, &TableStore<u128>, usize),
@@ -200,7 +200,7 @@ impl Driver {
         linked.map_err(|error| format!("forwarding in the driver: cannot set a link: {error}"))
     }
 
-    /// Returns what each port's steering program is to do, in the ports' order; `table_of` returns the index of a
+    /// Returns the path and the families of each port, in the ports' order; `table_of` returns the index of a
     /// port's table.
     pub(super) fn ports(
         &self,
@@ -266,7 +266,7 @@ impl Plane {
         }
     }
 
-    /// Returns what each port's steering program is to do in the driver, in the ports' order.
+    /// Returns the path and the families of each port's steering program, in the ports' order.
     pub fn driver_ports(&self) -> Vec<DriverPort> {
         let table_of = |port: &PlanePort| self.index_of(port.table);
         let ports = |driver: &Driver| driver.ports(&self.ports, self.access.has_lists(), table_of);
