@@ -32,6 +32,10 @@ wait_for 5 forwards_in_driver || fail "no forwarding in the driver: $(show inter
 show interfaces | has_line 'XDP, AF_XDP copy' || fail "the mode: $(show interfaces)"
 fly
 again
+checks() { show -j audit | json 'assert d[0]["mismatches"] == 0, d; print(d[0]["checks"])'; }
+audited() { [ "$(checks)" -ge $(($1 + 10)) ]; }
+# Of packets in the driver: the workers receive none.
+wait_for 10 audited "$(checks)" || fail "packets in the driver are not audited: $(show audit)"
 echo "an access list is the workers'"
 cat >>"$work/router.toml" <<'CONFIG'
 [[access_list]]

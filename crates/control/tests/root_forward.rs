@@ -338,6 +338,24 @@ fn partial_checksums_are_left_to_the_worker() {
 }
 
 #[test]
+fn destination_is_sampled_once_for_each_request() {
+    let router = Router::new();
+    let samples = router.path.next_hops.samples();
+    let v4 = |last| frame_v4(SOURCE_V4, DST_V4 + last, 64, 17, &[0; 40]);
+    let v6 = |last| frame_v6(SOURCE_V6, DST_V6 + last, 64, 17, &[0; 40]);
+    // None was requested before the first packets.
+    assert!(router.forward(&v4(0)).is_some() && router.forward(&v6(0)).is_some());
+    assert_eq!((samples.take::<u32>(), samples.take::<u128>()), (None, None));
+    for last in 1..4 {
+        assert!(router.forward(&v4(last)).is_some() && router.forward(&v4(9)).is_some());
+        assert!(router.forward(&v6(last.into())).is_some() && router.forward(&v6(9)).is_some());
+        assert_eq!(samples.take(), Some((LINKS[0], DST_V4 + last)));
+        assert_eq!(samples.take(), Some((LINKS[0], DST_V6 + u128::from(last))));
+    }
+    assert_eq!((samples.take::<u32>(), samples.take::<u128>()), (None, None));
+}
+
+#[test]
 fn sources_are_checked_as_the_link_requires() {
     // Behind the packet's link, behind another one, without a next hop here, without a route.
     let tops = [0x12, 0x10, 0x14, 0x50];

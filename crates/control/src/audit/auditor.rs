@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   workers ─ a destination each, on request (datapath/sample.rs) ─► every ROUND
-//!     ├─► workers' table   ─┐
+//!   driver  ─ one of each family (xdp/forward/samples.rs) ─► with them
+//!     ├─► workers' table   ─┐    and that of the driver
 //!     ├─► Rib::longest      ├─ equal? ── yes ──► counted
 //!     └─► kernel, fibmatch ─┘      │ no: compared again every round
 //!                                  ▼ still different after SETTLE
@@ -37,6 +38,7 @@ use std::time::{Duration, Instant};
 
 use feed::netlink::{Lookup, Target};
 use fib::Hop;
+use port::af_xdp::Interface;
 use threads::{Rights, Task};
 
 use super::{AuditFamily, MAIN, is_resolvable, is_same_path, kernel_route};
@@ -108,7 +110,7 @@ struct RouterLookup {
     found: Option<HopTarget>,
     /// The target in the routes.
     expected: Option<HopTarget>,
-    /// Whether the workers' table and the routes have the same hop.
+    /// Whether the workers' table, that of the driver and the routes have the same hop.
     is_consistent: bool,
     /// Whether the destination is one of the router's own addresses by now.
     is_own: bool,
@@ -121,10 +123,13 @@ enum AuditOutcome {
 }
 
 impl AuditLoop {
-    /// Compares a sample of each worker, and the destinations that differed before.
+    /// Compares a sample of each worker and of the driver, and the destinations that differed before.
     fn round(&mut self) {
         let samples = self.view.counting();
         let samples = samples.iter().filter_map(|stats| stats.sample().take());
+        let in_driver = self.view.interfaces().iter().any(Interface::forwards_in_driver);
+        let forwarded = in_driver.then(|| self.control.call(|sync| sync.plane.take_driver_samples()));
+        let samples = samples.chain(forwarded.flatten().into_iter().flatten());
         let mut destinations: Vec<Destination> =
             self.pending.iter().map(|pending| pending.destination).collect();
         let sampled: Vec<_> = samples
@@ -252,7 +257,8 @@ fn router_lookup(plane: &Plane, (at, address): Destination) -> Option<RouterLook
             prefix: longest.map(|(prefix, _)| prefix.to_string()),
             found: plane.hop_target(found).cloned(),
             expected: expected.and_then(|hop| plane.hop_target(hop).cloned()),
-            is_consistent: expected.unwrap_or(Hop::NONE) == found,
+            is_consistent: expected.unwrap_or(Hop::NONE) == found
+                && plane.driver_lookup(at, address.ip()).is_none_or(|hop| hop == found),
             is_own: plane.is_own(address.ip()),
         })
     }

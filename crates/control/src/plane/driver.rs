@@ -234,6 +234,25 @@ impl Driver {
         self.next_hops.take_used()
     }
 
+    /// Returns the links and destinations of packets since the last call, one of each family.
+    fn take_samples(&self) -> impl Iterator<Item = (u16, IpAddr)> {
+        let samples = self.next_hops.samples();
+        let v4 = samples.take::<u32>().map(|(link, address)| (link, IpAddr::V4(address.into())));
+        let v6 = samples.take::<u128>().map(|(link, address)| (link, IpAddr::V6(address.into())));
+        v4.into_iter().chain(v6)
+    }
+
+    /// Looks an address up as programs do; `None` while packets are left to the workers.
+    fn lookup(&self, at: usize, address: IpAddr) -> Option<Hop> {
+        if !self.is_current {
+            return None;
+        }
+        Some(match address {
+            IpAddr::V4(address) => self.v4.tables.get(at)?.arrays().lookup(address.into()),
+            IpAddr::V6(address) => self.v6.tables.get(at)?.arrays().lookup(address.into()),
+        })
+    }
+
     /// Returns whether every program has left all tables but the last.
     pub(super) fn has_passed(&self) -> bool {
         self.v4.has_passed() && self.v6.has_passed()
@@ -276,6 +295,20 @@ impl Plane {
     /// Returns the hops that packets in the driver have used since the last call.
     pub fn take_driver_hops(&self) -> impl Iterator<Item = Hop> + '_ {
         self.driver.iter().flat_map(Driver::take_used)
+    }
+
+    /// Returns destinations of packets that were forwarded in the driver since the last call, each with the index of
+    /// its table.
+    pub fn take_driver_samples(&self) -> Vec<(usize, IpAddr)> {
+        let table_of = |link: u16| self.index_of(self.ports.numbered(link)?.table);
+        let samples = self.driver.iter().flat_map(Driver::take_samples);
+        samples.filter_map(|(link, address)| Some((table_of(link)?, address))).collect()
+    }
+
+    /// Looks an address up in the table with index `at` as programs in the kernel do; `None` without forwarding in the
+    /// driver.
+    pub fn driver_lookup(&self, at: usize, address: IpAddr) -> Option<Hop> {
+        self.driver.as_ref()?.lookup(at, address)
     }
 
     /// Takes the reason that the last commit left all packets to the workers, if it did.

@@ -11,6 +11,7 @@
 //! - [`path`]: the code, which the steering program runs in front of its sockets
 //!   ([`port::af_xdp::steer::DriverPath`]).
 //! - [`next_hops`]: the MAC and the link of each hop, and the device of each link.
+//! - [`samples`]: destinations of forwarded packets, for the auditor.
 //! - [`own_sources`]: the own addresses, from which no packet is forwarded.
 //!
 //! **Only what is certain.** The path forwards a packet if the router's worker would forward it unchanged but for
@@ -26,7 +27,9 @@ mod code;
 pub mod next_hops;
 pub mod own_sources;
 pub mod path;
+pub mod samples;
 
 pub use next_hops::{EgressLink, NextHop, NextHops};
 pub use own_sources::OwnSources;
 pub use path::{ForwardPath, SourceCheck};
+pub use samples::Samples;

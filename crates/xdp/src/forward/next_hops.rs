@@ -23,6 +23,8 @@ use std::sync::atomic::Ordering;
 use fib::Hop;
 use port::af_xdp::bpf::{Kind, Map, MappedArray};
 
+use super::Samples;
+
 /// The number of hops: those below.
 pub const MAX_HOPS: u32 = 1 << 16;
 /// The number of links: those below.
@@ -57,6 +59,7 @@ pub struct NextHops {
     pub(super) hops: MappedArray,
     pub(super) links: MappedArray,
     pub(super) devices: Map,
+    pub(super) samples: Samples,
 }
 
 impl NextHops {
@@ -70,6 +73,7 @@ impl NextHops {
             hops: MappedArray::one_value("next_hops", MAX_HOPS * HOP_WORDS as u32)?,
             links: MappedArray::one_value("links", MAX_LINKS.into())?,
             devices: Map::array(Kind::Devmap, "devices", 4, MAX_LINKS.into())?,
+            samples: Samples::new()?,
         })
     }
 
@@ -102,6 +106,11 @@ impl NextHops {
         }
         word.store(value, Ordering::Release);
         Ok(())
+    }
+
+    /// Returns the samples of packets.
+    pub fn samples(&self) -> &Samples {
+        &self.samples
     }
 
     /// Returns the hops that packets have used since the last call.

@@ -95,6 +95,8 @@ impl DriverPath for ForwardPath {
             asm.call_code(lookup_v4);
             self.append_source_check(asm, check_v4, rest);
         }
+        let samples = &self.next_hops.samples;
+        samples.append_fill::<u32>(asm, code::v4::DESTINATION, self.link);
         append_load_v4(asm, code::v4::DESTINATION, rest);
         asm.call_code(lookup_v4);
         self.append_redirect(asm, [0x08, 0x00], exits, append_ttl_v4);
@@ -129,6 +131,7 @@ impl DriverPath for ForwardPath {
             asm.call_code(lookup_v6);
             self.append_source_check(asm, check_v6, rest);
         }
+        samples.append_fill::<u128>(asm, code::v6::DESTINATION, self.link);
         append_load_v6(asm, code::v6::DESTINATION);
         asm.call_code(lookup_v6);
         self.append_redirect(asm, [0x86, 0xdd], exits, append_ttl_v6);
