@@ -49,7 +49,7 @@ wait_for 5 undriven || fail "the driver forwards past an access list"
 cp "$work/plain.toml" "$work/router.toml"
 reload
 again
-echo "several next hops are the workers'"
+echo "several next hops: the stream, of neither TCP nor UDP, is the workers'"
 within router ip route replace 203.0.113.0/24 nexthop via 10.0.1.2 nexthop via 10.0.1.3
 within router ip -6 route replace 2001:db8::/32 nexthop via fd00:1::2 nexthop via fd00:1::3
 wait_for 5 undriven || fail "the driver forwards by several next hops"

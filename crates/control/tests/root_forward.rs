@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
-use datapath::{Locals, Parsed, parse};
+use datapath::{FlowHash, FlowKey, Group, Locals, Parsed, flow_v4, flow_v6, parse};
 use fib::{Choice, Family, Hop, Prefix, Rib, Updater};
 use port::af_xdp::bpf::asm::Action;
 use port::af_xdp::steer::{self, Steering, SteeringOutcome, VlanTags};
-use xdp::forward::{EgressLink, ForwardPath, NextHop, NextHops, OwnSources, SourceCheck};
+use xdp::forward::{
+    EgressLink, ForwardPath, GroupHash, HashFields, NextHop, NextHops, OwnSources, SourceCheck,
+};
 use xdp::{BpfArrays, KernelTable};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -23,6 +25,10 @@ const BY_LINK: Hop = Hop(1);
 const BACK: Hop = Hop(2);
 const WITHOUT_DEVICE: Hop = Hop(3);
 const UNRESOLVED: Hop = Hop(4);
+/// A hop that may stand for a group, and a further member of that.
+const GROUPED: Hop = Hop(5);
+const FURTHER: Hop = Hop(6);
+const FURTHER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 const OWN_V4: u32 = 0xc000_0201;
 const OWN_V6: u128 = 0x2001_0db8 << 96 | 1;
 
@@ -56,8 +62,12 @@ impl Router {
     }
 
     fn with_sources(sources: [SourceCheck; 2]) -> Self {
-        let hops = [BY_LINK, BY_LINK, BACK, WITHOUT_DEVICE, UNRESOLVED, BY_LINK];
-        let routes = |shift: u32| (0x10..0x16_u128).map(move |top| top << shift);
+        Self::with(sources, GroupHash::default())
+    }
+
+    fn with(sources: [SourceCheck; 2], group_hash: GroupHash) -> Self {
+        let hops = [BY_LINK, BY_LINK, BACK, WITHOUT_DEVICE, UNRESOLVED, BY_LINK, GROUPED];
+        let routes = |shift: u32| (0x10..0x17_u128).map(move |top| top << shift);
         let v4: Vec<_> = routes(24).zip(hops).map(|(addr, hop)| (addr as u32, 8, hop)).collect();
         let v6: Vec<_> = routes(112).zip(hops).map(|(addr, hop)| (addr, 16, hop)).collect();
         let ((v4, table_v4), (v6, table_v6)) = (table(&v4), table(&v6));
@@ -76,6 +86,7 @@ impl Router {
             own_sources: Arc::new(own_sources),
             link: LINKS[0],
             sources,
+            group_hash,
         };
         let own = steer::Locals { v4: [OWN_V4.into()].into(), v6: [OWN_V6.into()].into() };
         let steering = Steering::for_router(MAC, 1, &own).unwrap();
@@ -334,6 +345,87 @@ fn partial_checksums_are_left_to_the_worker() {
                 assert_eq!(router.forward(&frame).is_some(), add == 1, "protocol {protocol}");
             }
         }
+    }
+}
+
+/// A frame of TCP or UDP to the group.
+fn to_group(rng: &mut fastrand::Rng, six: bool) -> Vec<u8> {
+    let payload: Vec<u8> = (0..rng.usize(20..60)).map(|_| rng.u8(..)).collect();
+    let protocol = *rng.choice(&[6, 17]).unwrap();
+    if !six {
+        let address = |rng: &mut fastrand::Rng, top: u32| top << 24 | rng.u32(..1 << 24);
+        // Sources below and above the destinations.
+        let top = *rng.choice(&[0x14, 0x16, 0x50]).unwrap();
+        return frame_v4(address(rng, top), address(rng, 0x16), 64, protocol, &payload);
+    }
+    let address = |rng: &mut fastrand::Rng, top: u128| top << 112 | rng.u128(..) >> 16;
+    let top = *rng.choice(&[0x14, 0x16, 0x50]).unwrap();
+    let mut frame = frame_v6(address(rng, top), address(rng, 0x16), 64, protocol, &payload);
+    // The flow label.
+    rng.fill(&mut frame[16..18]);
+    frame
+}
+
+#[test]
+fn member_of_a_group_is_that_of_the_workers() {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let keys = [(HashFields::Layer3, FlowKey::LAYER_3), (HashFields::Layer4, FlowKey::LAYER_4)];
+    for (fields, key) in keys {
+        let hash = FlowHash { seed: rng.u64(..), v4: key, v6: key };
+        let in_driver = GroupHash { seed: hash.seed, fields: [Some(fields); 2] };
+        let router = Router::with([SourceCheck::Off; 2], in_driver);
+        let next_hops = &router.path.next_hops;
+        next_hops.set_hop(FURTHER, Some(NextHop { mac: FURTHER_MAC, link: LINKS[1] }));
+        let mut group = Group::of(&[(BY_LINK, 1), (FURTHER, 3)], &Group::default());
+        let mut members = [0; 2];
+        for round in 0..20_000 {
+            if round % 5_000 == 0 {
+                group = Group::of(&[(BY_LINK, 1), (FURTHER, 1 + round / 100)], &group);
+                next_hops.set_group(GROUPED, 7, group.buckets());
+            }
+            let six = rng.bool();
+            let frame = to_group(&mut rng, six);
+            let flow = if six { flow_v6(&frame, &hash) } else { flow_v4(&frame, &hash) };
+            let (at, mac) = match group.choose(flow) {
+                BY_LINK => (0, NEIGHBOR),
+                FURTHER => (1, FURTHER_MAC),
+                other => panic!("no member: {other:?}"),
+            };
+            // One in 65,536 packets has a checksum that looks partial.
+            if let Some(sent) = router.forward(&frame) {
+                assert_eq!(sent[..6], mac, "{fields:?} {frame:02x?}");
+                members[at] += 1;
+            }
+        }
+        assert!(members.iter().sum::<u32>() > 19_900 && members[0] > 100, "{members:?}");
+        // Other protocols and fragments are the worker's, and all without buckets.
+        let icmp = frame_v4(SOURCE_V4, 0x1600_0001, 64, 1, &[0; 40]);
+        // Padding is no port.
+        let mut short = frame_v4(SOURCE_V4, 0x1600_0001, 64, 17, &[1, 2]);
+        short.resize(60, 9);
+        if fields == HashFields::Layer4 {
+            assert_eq!(router.forward(&short), None);
+        }
+        let mut fragment = frame_v4(SOURCE_V4, 0x1600_0001, 64, 17, &[0; 40]);
+        assert!(router.forward(&fragment).is_some());
+        fragment[20] = 0x20;
+        set_checksum(&mut fragment);
+        assert_eq!((router.forward(&icmp), router.forward(&fragment)), (None, None));
+        next_hops.set_hop(GROUPED, None);
+        assert_eq!(router.forward(&to_group(&mut rng, false)), None);
+    }
+}
+
+#[test]
+fn source_behind_a_group_is_the_workers() {
+    for check in [SourceCheck::Loose, SourceCheck::Strict] {
+        let fields = [Some(HashFields::Layer4); 2];
+        let router = Router::with([check; 2], GroupHash { seed: 1, fields });
+        let group = Group::of(&[(BACK, 1)], &Group::default());
+        router.path.next_hops.set_group(GROUPED, 0, group.buckets());
+        let v4 = |top: u32| frame_v4(top << 24 | 5, DST_V4, 64, 17, &[0; 40]);
+        assert!(router.forward(&v4(0x12)).is_some());
+        assert_eq!(router.forward(&v4(0x16)), None, "{check:?}");
     }
 }
 

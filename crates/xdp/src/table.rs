@@ -173,7 +173,8 @@ fn is_same(one: &Arc<dyn WordFile>, other: &Arc<dyn WordFile>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
-fn map_of(file: &Arc<dyn WordFile>) -> &Map {
+/// Returns the map of a file that is a BPF array.
+pub(crate) fn map_of(file: &Arc<dyn WordFile>) -> &Map {
     let file: &dyn Any = &**file;
     match file.downcast_ref::<BpfArray>() {
         Some(array) => &array.0,

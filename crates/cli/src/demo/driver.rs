@@ -13,7 +13,9 @@ use datapath::stats::Snapshot;
 use fib::{Choice, Family, Hop, Prefix, Rib, Updater};
 use port::af_xdp::Interface;
 use port::af_xdp::steer::SteeringOutcome;
-use xdp::forward::{EgressLink, ForwardPath, NextHop, NextHops, OwnSources, SourceCheck};
+use xdp::forward::{
+    EgressLink, ForwardPath, GroupHash, NextHop, NextHops, OwnSources, SourceCheck,
+};
 use xdp::{BpfArrays, KernelTable, TableArrays};
 
 use super::network::{self, EXITS, MTU};
@@ -91,6 +93,7 @@ impl DriverArrays {
             own_sources: Arc::new(own_sources),
             link: 0,
             sources: [SourceCheck::Off; 2],
+            group_hash: GroupHash::default(),
         };
         if let Some(ingress) = interfaces.first() {
             ingress.set_driver_path(Some(&path))?;

@@ -128,7 +128,8 @@ impl AuditLoop {
         let samples = self.view.counting();
         let samples = samples.iter().filter_map(|stats| stats.sample().take());
         let in_driver = self.view.interfaces().iter().any(Interface::forwards_in_driver);
-        let forwarded = in_driver.then(|| self.control.call(|sync| sync.plane.take_driver_samples()));
+        let forwarded =
+            in_driver.then(|| self.control.call(|sync| sync.plane.take_driver_samples()));
         let samples = samples.chain(forwarded.flatten().into_iter().flatten());
         let mut destinations: Vec<Destination> =
             self.pending.iter().map(|pending| pending.destination).collect();

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A path forwards what is certain, and leaves all other packets to the workers (`xdp::forward`). So a hop has a
-//! next hop here only if its adjacency is resolved, by a port itself, with that port's MAC and MTU; groups and hops
-//! by VLAN, MAC-VLAN and bond devices are the workers'. A link exists here only for a port whose device sends redirected
+//! next hop here only if its adjacency is resolved, by a port itself, with that port's MAC and MTU, or if it stands for
+//! a group; hops by VLAN, MAC-VLAN and bond devices are the workers'. A link exists here only for a port whose device sends redirected
 //! packets, without an egress queue. Packets of a port take the path if its mode is `xdp` and
 //! no access list is active.
 //!
@@ -18,13 +18,17 @@
 //!
 //! If the kernel has no room for a table, all packets are left to the workers until a commit succeeds.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use datapath::{Adjacencies, ReversePathFilter};
+use datapath::{Adjacencies, FlowHash, FlowKey, ReversePathFilter};
 use fib::{Family, Hop};
-use xdp::forward::{EgressLink, ForwardPath, NextHop, NextHops, OwnSources, SourceCheck};
+use xdp::forward::groups::MAX_GROUPS;
+use xdp::forward::{
+    EgressLink, ForwardPath, GroupHash, HashFields, NextHop, NextHops, OwnSources, SourceCheck,
+};
 use xdp::{BpfArrays, KernelTable, Publication, TableError};
 
 use super::store::TableStore;
@@ -52,6 +56,7 @@ impl DriverPort {
                 Arc::ptr_eq(&path.v4, &other.v4)
                     && Arc::ptr_eq(&path.v6, &other.v6)
                     && path.sources == other.sources
+                    && path.group_hash == other.group_hash
             }
             (None, None) => true,
             _ => false,
@@ -106,6 +111,8 @@ pub(super) struct Driver {
     senders: Vec<bool>,
     /// The links as they were set last.
     links: Vec<Option<EgressLink>>,
+    /// The slots of groups, by hop, until the hop is reclaimed.
+    slots: HashMap<Hop, u16>,
     /// The tables are those of the last commit.
     is_current: bool,
 }
@@ -120,6 +127,7 @@ impl Driver {
             senders: vec![false; wanted.len()],
             wanted,
             links: Vec::new(),
+            slots: HashMap::new(),
             is_current: false,
         })
     }
@@ -144,12 +152,15 @@ impl Driver {
 
     /// Sets the next hops of `hops`.
     pub(super) fn publish_next_hops(
-        &self,
-        hops: impl IntoIterator<Item = Hop>,
+        &mut self,
+        hops: impl Iterator<Item = Hop>,
         adjacencies: &Adjacencies,
         ports: &Ports,
     ) {
-        for hop in hops {
+        // Groups lead to hops that are set.
+        let (groups, singles): (Vec<_>, Vec<_>) =
+            hops.partition(|hop| adjacencies.group(*hop).is_some());
+        for hop in singles {
             let next = || {
                 let adjacency = adjacencies.get(hop);
                 let link = adjacency.port().ok()?;
@@ -159,6 +170,28 @@ impl Driver {
             };
             self.next_hops.set_hop(hop, next());
         }
+        for hop in groups {
+            let buckets = adjacencies.group(hop).map_or(&[][..], |group| group.buckets());
+            match self.slot(hop).filter(|_| !buckets.is_empty()) {
+                Some(slot) => self.next_hops.set_group(hop, slot, buckets),
+                None => self.next_hops.set_hop(hop, None),
+            }
+        }
+    }
+
+    /// Returns the slot of a group: one that no other hop has; `None` if all are in use.
+    fn slot(&mut self, hop: Hop) -> Option<u16> {
+        if let Some(slot) = self.slots.get(&hop) {
+            return Some(*slot);
+        }
+        let slot = (0..MAX_GROUPS).find(|slot| !self.slots.values().any(|used| used == slot))?;
+        self.slots.insert(hop, slot);
+        Some(slot)
+    }
+
+    /// Releases the slot of a hop that no program reads any more.
+    pub(super) fn release(&mut self, hop: Hop) {
+        self.slots.remove(&hop);
     }
 
     /// Sets the links that have changed.
@@ -206,6 +239,7 @@ impl Driver {
         &self,
         ports: &Ports,
         has_lists: bool,
+        hash: &FlowHash,
         table_of: impl Fn(&PlanePort) -> Option<usize>,
     ) -> Vec<DriverPort> {
         let port = |(at, port): (u16, &PlanePort)| {
@@ -219,6 +253,7 @@ impl Driver {
                     own_sources: Arc::clone(&self.own_sources),
                     link: at,
                     sources: ports.rp_filters(port).map(source_check),
+                    group_hash: group_hash(hash),
                 }))
             });
             let path = path.flatten();
@@ -288,7 +323,8 @@ impl Plane {
     /// Returns the path and the families of each port's steering program, in the ports' order.
     pub fn driver_ports(&self) -> Vec<DriverPort> {
         let table_of = |port: &PlanePort| self.index_of(port.table);
-        let ports = |driver: &Driver| driver.ports(&self.ports, self.access.has_lists(), table_of);
+        let (has_lists, hash) = (self.access.has_lists(), self.adjacencies.flow_hash());
+        let ports = |driver: &Driver| driver.ports(&self.ports, has_lists, hash, table_of);
         self.driver.as_ref().map(ports).unwrap_or_default()
     }
 
@@ -328,6 +364,15 @@ impl Plane {
 /// Returns whether a port is one by itself, and works.
 fn is_served(port: &PlanePort) -> bool {
     port.served && !port.gone && port.unfit.is_none() && !port.is_bonded && !port.has_moved()
+}
+
+fn group_hash(&FlowHash { seed, v4, v6 }: &FlowHash) -> GroupHash {
+    let fields = |key| match key {
+        FlowKey::LAYER_3 => Some(HashFields::Layer3),
+        FlowKey::LAYER_4 => Some(HashFields::Layer4),
+        _ => None,
+    };
+    GroupHash { seed, fields: [v4, v6].map(fields) }
 }
 
 fn source_check(filter: ReversePathFilter) -> SourceCheck {

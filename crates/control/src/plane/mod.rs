@@ -556,6 +556,9 @@ impl Plane {
             && self.driver.as_ref().is_none_or(has_passed)
         {
             for hop in self.hops.reclaim() {
+                if let Some(driver) = &mut self.driver {
+                    driver.release(hop);
+                }
                 for member in self.groups.remove(&hop).unwrap_or_default() {
                     self.hops.release(member);
                 }
@@ -566,7 +569,7 @@ impl Plane {
     fn publish_adjacencies(&mut self) {
         (self.stacked_changed, self.adjacencies_changed) = (false, false);
         self.publisher.publish(Box::new(self.adjacencies.clone()));
-        if let Some(driver) = &self.driver {
+        if let Some(driver) = &mut self.driver {
             let hops = self.hops.iter().map(|(hop, ..)| hop);
             driver.publish_next_hops(hops, &self.adjacencies, &self.ports);
         }

@@ -3,8 +3,10 @@
 //! Registers, here and in `path.rs`: r6 the frame's first byte, r7 the end of its first buffer, r8 the packet's
 //! length, r9 the context.
 
-use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R6, R7, R8, R9};
-use port::af_xdp::bpf::asm::{Assembler, Cond, Helper, Label, Op, Size};
+use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
+use port::af_xdp::bpf::asm::{Assembler, Cond, Helper, Label, Op, Size, context};
+
+use super::groups::HashFields;
 
 /// The bytes of an Ethernet header.
 pub(super) const ETHERNET: i16 = 14;
@@ -160,4 +162,66 @@ pub(super) fn append_ttl_v6(asm: &mut Assembler<'_>) {
         v6::HOP_LIMIT,
         R1,
     );
+}
+
+/// Appends the load of the protocol to r3, and with layer 4 of both ports to r5; jumps to `rest` for a packet of
+/// neither TCP nor UDP. r2 and r4 are overwritten.
+fn append_flow(
+    asm: &mut Assembler<'_>,
+    fields: HashFields,
+    [protocol, payload]: [i16; 2],
+    rest: Label,
+) {
+    let known = asm.label();
+    asm.load(Size::Byte, R3, R6, protocol)
+        .jump_if(Cond::Eq, R3, i32::from(TCP), known)
+        .jump_if(Cond::Ne, R3, i32::from(UDP), rest)
+        .bind(known)
+        .op(Op::Lsh, R3, 32);
+    if fields == HashFields::Layer4 {
+        // Padding is no port; the second check is for the verifier.
+        asm.jump_if(Cond::Lt, R8, i32::from(payload - ETHERNET) + 4, rest)
+            .mov(R2, R6)
+            .add(R2, i32::from(payload) + 4)
+            .load(Size::Word, R4, R9, context::DATA_END)
+            .jump_if(Cond::Gt, R2, R4, rest)
+            .load(Size::Word, R5, R6, payload)
+            .big_endian(R5, 32);
+    }
+}
+
+/// Appends the load of the arguments of the hash of an IPv4 packet (`groups.rs`).
+pub(super) fn append_flow_v4(asm: &mut Assembler<'_>, fields: HashFields, rest: Label) {
+    asm.load(Size::Half, R1, R6, v4::FRAGMENT).big_endian(R1, 16).op(Op::And, R1, 0x3fff).jump_if(
+        Cond::Ne,
+        R1,
+        0,
+        rest,
+    );
+    append_flow(asm, fields, [v4::PROTOCOL, v4::PAYLOAD], rest);
+    match fields {
+        HashFields::Layer3 => asm.mov(R3, 0).mov(R4, 0),
+        HashFields::Layer4 => asm.mov(R4, R3).mov(R3, R5),
+    };
+    for (address, at) in [(R1, v4::SOURCE), (R2, v4::DESTINATION)] {
+        asm.load(Size::Word, address, R6, at).big_endian(address, 32);
+    }
+}
+
+/// Appends the load of the arguments of the hash of an IPv6 packet.
+pub(super) fn append_flow_v6(asm: &mut Assembler<'_>, fields: HashFields, rest: Label) {
+    append_flow(asm, fields, [v6::NEXT_HEADER, v6::PAYLOAD], rest);
+    if fields == HashFields::Layer3 {
+        asm.load(Size::Word, R5, R6, ETHERNET).big_endian(R5, 32).op(Op::And, R5, 0xf_ffff).op(
+            Op::Lsh,
+            R5,
+            40,
+        );
+    }
+    asm.op(Op::Or, R5, R3);
+    let halves =
+        [(R1, v6::SOURCE), (R2, v6::SOURCE + 8), (R3, v6::DESTINATION), (R4, v6::DESTINATION + 8)];
+    for (half, at) in halves {
+        asm.load(Size::Double, half, R6, at).big_endian(half, 64);
+    }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   steering program ─► path: checks ─► table ─► next hop ─► link ─► rewritten, to the device
 //!                         │               │         │         └─ MTU too small, the packet's own link ─┐
-//!                         │               │         └─ several next hops, not resolved ────────────────┤
+//!                         │               │         └─ not resolved ─────────────────────────────────────┤
 //!                         │               └─ no route ─────────────────────────────────────────────────┤
 //!                         └─ options, bad checksum, TTL used up, martian … ────────────────────────────┴─► rest
 //! ```
@@ -11,6 +11,7 @@
 //! - [`path`]: the code, which the steering program runs in front of its sockets
 //!   ([`port::af_xdp::steer::DriverPath`]).
 //! - [`next_hops`]: the MAC and the link of each hop, and the device of each link.
+//! - [`groups`]: several next hops, by the flow hash of the workers.
 //! - [`samples`]: destinations of forwarded packets, for the auditor.
 //! - [`own_sources`]: the own addresses, from which no packet is forwarded.
 //!
@@ -24,11 +25,13 @@
 //! is the sum of the pseudo header. One in 65,536 others has the same checksum, and loses only time.
 
 mod code;
+pub mod groups;
 pub mod next_hops;
 pub mod own_sources;
 pub mod path;
 pub mod samples;
 
+pub use groups::{GroupHash, HashFields};
 pub use next_hops::{EgressLink, NextHop, NextHops};
 pub use own_sources::OwnSources;
 pub use path::{ForwardPath, SourceCheck};

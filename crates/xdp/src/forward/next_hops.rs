@@ -1,7 +1,7 @@
 //! Next hops in the kernel: the MAC and the link of each hop, and the device of each link.
 //!
 //! ```text
-//!   hops[hop]    ┌ MAC:6 │ link:2 ┬ used:8 ┐        0: not forwarded in the driver
+//!   hops[hop]    ┌ MAC:6 │ link:2 ┬ used:8 ┐        0: not forwarded in the driver; a group: `groups.rs`
 //!   links[link]  ┌ MAC:6 │ MTU:2 ┐                  0: not forwarded in the driver
 //!   devices[link] ─► device                         a map of devices (DEVMAP)
 //! ```
@@ -24,11 +24,15 @@ use fib::Hop;
 use port::af_xdp::bpf::{Kind, Map, MappedArray};
 
 use super::Samples;
+use super::groups::Buckets;
 
 /// The number of hops: those below.
 pub const MAX_HOPS: u32 = 1 << 16;
 /// The number of links: those below.
 pub const MAX_LINKS: u16 = 1 << 10;
+
+/// The number in place of a link's for a hop that stands for a group.
+pub(super) const GROUP: u16 = u16::MAX;
 
 /// The words of an entry of a hop, of which the second is the mark.
 const HOP_WORDS: usize = 2;
@@ -60,6 +64,7 @@ pub struct NextHops {
     pub(super) links: MappedArray,
     pub(super) devices: Map,
     pub(super) samples: Samples,
+    pub(super) buckets: Buckets,
 }
 
 impl NextHops {
@@ -74,17 +79,31 @@ impl NextHops {
             links: MappedArray::one_value("links", MAX_LINKS.into())?,
             devices: Map::array(Kind::Devmap, "devices", 4, MAX_LINKS.into())?,
             samples: Samples::new()?,
+            buckets: Buckets::new()?,
         })
     }
 
     /// Sets the next hop of packets with `hop`; `None` leaves them to the worker. Has no effect on a hop beyond
     /// the limit, whose packets are the worker's.
     pub fn set_hop(&self, hop: Hop, next: Option<NextHop>) {
-        if let Some(word) = self.hops.get(hop.0 as usize * HOP_WORDS).filter(|_| hop.is_some()) {
-            let value = next.map_or(0, |NextHop { mac, link }| packed(mac, link));
-            if word.load(Ordering::Relaxed) != value {
-                word.store(value, Ordering::Release);
-            }
+        self.store_hop(hop, next.map_or(0, |NextHop { mac, link }| packed(mac, link)));
+    }
+
+    /// Lets `hop` stand for a group: with these buckets, a power of two and at most
+    /// [`BUCKETS`](super::groups::BUCKETS), in a slot below [`MAX_GROUPS`](super::groups::MAX_GROUPS) that no other hop
+    /// has. Its members must have been set before.
+    pub fn set_group(&self, hop: Hop, slot: u16, buckets: &[Hop]) {
+        self.buckets.set(slot, buckets);
+        let [high, low] = slot.to_be_bytes();
+        self.store_hop(hop, packed([high, low, 0, 0, 0, 0], GROUP));
+    }
+
+    fn store_hop(&self, hop: Hop, value: u64) {
+        if let Some(word) = self.hops.get(hop.0 as usize * HOP_WORDS)
+            && hop.is_some()
+            && word.load(Ordering::Relaxed) != value
+        {
+            word.store(value, Ordering::Release);
         }
     }
 

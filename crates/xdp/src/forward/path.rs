@@ -10,10 +10,11 @@ use port::af_xdp::bpf::asm::{Action, Assembler, Cond, Helper, Label, Op, Reg, Si
 use port::af_xdp::steer::{DriverPath, PathExits};
 
 use super::code::{
-    self, append_header_checksum, append_length_check, append_partial_check, append_ttl_v4,
-    append_ttl_v6,
+    self, append_flow_v4, append_flow_v6, append_header_checksum, append_length_check,
+    append_partial_check, append_ttl_v4, append_ttl_v6,
 };
-use super::next_hops::{MAX_HOPS, MAX_LINKS};
+use super::groups::{GroupHash, append_fold, append_hash_v4, append_hash_v6};
+use super::next_hops::{GROUP, MAX_HOPS, MAX_LINKS};
 use super::{NextHops, OwnSources};
 use crate::{TableArrays, lookup};
 
@@ -50,6 +51,8 @@ pub struct ForwardPath {
     /// The check of sources over IPv4 and over IPv6. Sources that are not behind one resolved next hop are the
     /// worker's.
     pub sources: [SourceCheck; 2],
+    /// The flow hash, for groups.
+    pub group_hash: GroupHash,
 }
 
 impl DriverPath for ForwardPath {
@@ -61,6 +64,7 @@ impl DriverPath for ForwardPath {
         several_buffers: bool,
     ) {
         let [lookup_v4, lookup_v6] = [asm.label(), asm.label()];
+        let hashes = GroupCode { hash_v4: asm.label(), hash_v6: asm.label(), fold: asm.label() };
         let rest = exits.rest;
         asm.bind(entry_v4)
             .load(Size::Byte, R1, R6, code::v4::VERSION)
@@ -99,6 +103,8 @@ impl DriverPath for ForwardPath {
         samples.append_fill::<u32>(asm, code::v4::DESTINATION, self.link);
         append_load_v4(asm, code::v4::DESTINATION, rest);
         asm.call_code(lookup_v4);
+        self.append_next_hop(asm, R7, rest);
+        self.append_group(asm, false, &hashes, rest);
         self.append_redirect(asm, [0x08, 0x00], exits, append_ttl_v4);
 
         asm.bind(entry_v6)
@@ -134,10 +140,30 @@ impl DriverPath for ForwardPath {
         samples.append_fill::<u128>(asm, code::v6::DESTINATION, self.link);
         append_load_v6(asm, code::v6::DESTINATION);
         asm.call_code(lookup_v6);
+        self.append_next_hop(asm, R7, rest);
+        self.append_group(asm, true, &hashes, rest);
         self.append_redirect(asm, [0x86, 0xdd], exits, append_ttl_v6);
         lookup::append(asm, lookup_v4, &self.v4);
         lookup::append(asm, lookup_v6, &self.v6);
+        let GroupHash { seed, fields: [v4, v6] } = self.group_hash;
+        // The verifier rejects unreachable code.
+        if v4.is_some() {
+            append_hash_v4(asm, hashes.hash_v4, hashes.fold, seed);
+        }
+        if v6.is_some() {
+            append_hash_v6(asm, hashes.hash_v6, hashes.fold, seed);
+        }
+        if v4.or(v6).is_some() {
+            append_fold(asm, hashes.fold);
+        }
     }
+}
+
+/// The subroutines for groups.
+struct GroupCode {
+    hash_v4: Label,
+    hash_v6: Label,
+    fold: Label,
 }
 
 /// Appends the load of an IPv4 address to r1, as a number; jumps to `rest` if it is in a block that the worker
@@ -173,21 +199,49 @@ impl ForwardPath {
             .jump_if(Cond::Eq, R1, 0, rest);
     }
 
-    /// Appends the check of a source with hop r0; only r6 to r9 keep their values.
+    /// Appends the check of a source with hop r0; only r6 to r9 keep their values. A group is the worker's.
     fn append_source_check<'m>(&'m self, asm: &mut Assembler<'m>, check: SourceCheck, rest: Label) {
         self.append_next_hop(asm, R4, rest);
-        if check == SourceCheck::Strict {
-            asm.big_endian(R1, 64).op(Op::And, R1, 0xffff).jump_if(
-                Cond::Ne,
-                R1,
-                i32::from(self.link),
-                rest,
-            );
-        }
+        asm.big_endian(R1, 64).op(Op::And, R1, 0xffff);
+        match check {
+            SourceCheck::Strict => asm.jump_if(Cond::Ne, R1, i32::from(self.link), rest),
+            _ => asm.jump_if(Cond::Eq, R1, i32::from(GROUP), rest),
+        };
     }
 
-    /// Appends the redirection of the packet to the next hop of hop r0, of which the type is
-    /// `kind`, with `append_ttl` for its TTL.
+    /// Appends the choice of a member if the next hop in r1 is a group: r1 becomes the member's next hop, with r7 at its
+    /// place.
+    fn append_group<'m>(
+        &'m self,
+        asm: &mut Assembler<'m>,
+        six: bool,
+        code: &GroupCode,
+        rest: Label,
+    ) {
+        let single = asm.label();
+        asm.mov(R2, R1).big_endian(R2, 64).mov(R3, R2).op(Op::And, R3, 0xffff);
+        let Some(fields) = self.group_hash.fields[usize::from(six)] else {
+            asm.jump_if(Cond::Eq, R3, i32::from(GROUP), rest);
+            return;
+        };
+        asm.jump_if(Cond::Ne, R3, i32::from(GROUP), single)
+            // r7: the slot.
+            .mov(R7, R2)
+            .op(Op::Rsh, R7, 48);
+        if six {
+            append_flow_v6(asm, fields, rest);
+            asm.call_code(code.hash_v6);
+        } else {
+            append_flow_v4(asm, fields, rest);
+            asm.call_code(code.hash_v4);
+        }
+        self.next_hops.buckets.append_member(asm, R7);
+        self.append_next_hop(asm, R7, rest);
+        asm.bind(single);
+    }
+
+    /// Appends the redirection of the packet, of which the type is `kind`, to the next hop in r1, with r7 at its place
+    /// and with `append_ttl` for the TTL.
     fn append_redirect<'m>(
         &'m self,
         asm: &mut Assembler<'m>,
@@ -196,7 +250,6 @@ impl ForwardPath {
         append_ttl: impl FnOnce(&mut Assembler<'m>),
     ) {
         let NextHops { links, devices, .. } = &*self.next_hops;
-        self.append_next_hop(asm, R7, rest);
         asm.store(Size::Double, R10, NEXT_HOP, R1)
             // r1: the number of the link.
             .big_endian(R1, 64)

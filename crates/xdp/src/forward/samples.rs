@@ -63,14 +63,20 @@ impl Samples {
             .jump_if(Cond::Ne, R2, WANTED as i32, filled);
         if A::BITS > 64 {
             for (half, at) in [(UPPER, address), (LOWER, address + 8)] {
-                asm.load(Size::Double, R3, R6, at)
-                    .big_endian(R3, 64)
-                    .store(Size::Double, R1, offset(half), R3);
+                asm.load(Size::Double, R3, R6, at).big_endian(R3, 64).store(
+                    Size::Double,
+                    R1,
+                    offset(half),
+                    R3,
+                );
             }
         } else {
-            asm.load(Size::Word, R3, R6, address)
-                .big_endian(R3, 32)
-                .store(Size::Double, R1, offset(LOWER), R3);
+            asm.load(Size::Word, R3, R6, address).big_endian(R3, 32).store(
+                Size::Double,
+                R1,
+                offset(LOWER),
+                R3,
+            );
         }
         asm.mov(R3, i32::from(link))
             .store(Size::Double, R1, offset(LINK), R3)
