@@ -53,8 +53,10 @@ impl DriverSync {
     /// The reason, as a text; all devices are read again at the next call.
     pub(crate) fn follow(&mut self, plane: &mut Plane, ports_changed: bool) -> Result<(), String> {
         let failed = |error| format!("forwarding in the driver: {error}");
+        let was_read = std::mem::take(&mut self.is_read);
         let changed = self.features.has_changed().map_err(failed)?;
-        if self.is_read && !changed && !ports_changed {
+        if was_read && !changed && !ports_changed {
+            self.is_read = true;
             return Ok(());
         }
         // A device may have gone in the meantime, which the kernel reports as well.
@@ -74,12 +76,17 @@ impl DriverSync {
         self.is_read = false;
     }
 
-    /// Brings the steering programs to the state that the plane has for them.
+    /// Brings the steering programs to the state that the plane has for them. The workers forward the packets of an
+    /// interface whose program the kernel refuses: its former one may have a former table.
     ///
     /// # Errors
     ///
     /// The last reason, as a text; another attempt follows in a second.
-    pub(crate) fn apply(&mut self, plane: &Plane, interfaces: &[Interface]) -> Result<(), String> {
+    pub(crate) fn apply(
+        &mut self,
+        plane: &mut Plane,
+        interfaces: &[Interface],
+    ) -> Result<(), String> {
         if self.retry_at.is_some_and(|at| at > Instant::now()) {
             return Ok(());
         }
@@ -91,14 +98,20 @@ impl DriverSync {
             if applied.as_ref().is_some_and(|applied| applied.is_like(&wanted)) {
                 continue;
             }
+            plane.begin_driver_load();
             let before = applied.take();
             match set(interface, before.as_ref(), &wanted) {
                 Ok(()) => *applied = Some(wanted),
                 Err(reason) => {
-                    result = Err(reason);
+                    // The switches remain if the kernel refuses this too, which is the reason then.
+                    let off = interface.forward_in_driver([false; 2]);
+                    result = Err(off.map_or_else(|error| error.to_string(), |()| reason));
                     self.retry_at = Some(Instant::now() + RETRY);
                 }
             }
+        }
+        if result.is_ok() {
+            plane.end_driver_load();
         }
         result
     }

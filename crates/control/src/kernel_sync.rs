@@ -234,7 +234,7 @@ impl KernelSync {
         let result = self.plane.take_driver_error().map_or(Ok(()), Err);
         self.record_error(result);
         if let Some(driver) = &mut self.driver {
-            let result = driver.apply(&self.plane, self.devices.interfaces());
+            let result = driver.apply(&mut self.plane, self.devices.interfaces());
             self.record_error(result);
         }
     }

@@ -90,7 +90,7 @@ impl Router {
         };
         let own = steer::Locals { v4: [OWN_V4.into()].into(), v6: [OWN_V6.into()].into() };
         let steering = Steering::for_router(MAC, 1, &own).unwrap();
-        steering.load_with(Some(&path)).unwrap();
+        steering.set_program(steering.load_with(Some(&path)).unwrap());
         steering.forward_in_driver([true; 2]).unwrap();
         let locals = Locals::new([OWN_V4], [OWN_V6]).with_sources_v4([OWN_V4]);
         Self { steering, path, v4, v6, _tables: (table_v4, table_v6), locals }
@@ -510,6 +510,6 @@ fn path_is_taken_only_where_it_is_on() {
     assert_eq!(forwards(), [true; 2]);
     router.path.next_hops.set_hop(BY_LINK, None);
     assert_eq!(forwards(), [false; 2]);
-    router.steering.load_with(None).unwrap();
+    router.steering.set_program(router.steering.load_with(None).unwrap());
     assert_eq!(forwards(), [false; 2]);
 }

@@ -253,8 +253,15 @@ impl<A: Family> KernelTable<A> {
         Ok(publication)
     }
 
-    /// Returns whether every program has left all states but the last, if programs with former arrays have
-    /// been replaced.
+    /// Waits, on another thread, for the end of programs that run now: those with former arrays have been
+    /// replaced. [`has_passed`](Self::has_passed) returns true after that.
+    pub fn begin_grace_period(&self) {
+        self.grace.retire((self.pin.clone(), Arc::clone(&self.former)));
+    }
+
+    /// Returns whether every program has left all states but the last. After a
+    /// [`Publication::Replaced`] this holds for programs with the present arrays only, until the others have been replaced
+    /// and a [grace period](Self::begin_grace_period) has passed.
     pub fn has_passed(&self) -> bool {
         Arc::strong_count(&self.former) == 1
     }

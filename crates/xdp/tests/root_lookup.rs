@@ -3,6 +3,9 @@
 //!
 //! Needs root (`CAP_BPF`), hence the feature `root-tests`.
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use fib::{Addr, Choice, Family, Hop, Prefix, Rib, Updater};
 use fingerpost_xdp::probe::Keys;
 use fingerpost_xdp::{BpfArrays, KernelTable, Probe, Publication, TableError};
@@ -131,4 +134,23 @@ fn table_of_another_engine_or_in_memory_is_refused() {
     );
     let refused = KernelTable::new(&files, new(Choice::Flat).fib()).unwrap_err();
     assert!(matches!(refused, TableError::NoArray(None)), "{refused}");
+}
+
+#[test]
+fn grace_period_begins_and_ends() {
+    let files = BpfArrays::new("chunks");
+    let updater = Updater::<u32>::new_in(Rib::new(), Choice::Flat, 1, files.clone()).unwrap();
+    let table = KernelTable::new(&files, updater.fib()).unwrap();
+    assert!(table.has_passed());
+    let mut waits = 0;
+    for _ in 0..20 {
+        table.begin_grace_period();
+        let begin = Instant::now();
+        while !table.has_passed() {
+            waits += 1;
+            assert!(begin.elapsed() < Duration::from_secs(10), "it does not end");
+            sleep(Duration::from_millis(1));
+        }
+    }
+    assert!(waits > 0, "it has passed at once");
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   adjacencies ─► next hops ─┐
-//!   ports ───────► links ─────┼─► path of each port ─► steering program (`devices.rs`)
+//!   ports ───────► links ─────┼─► path of each port ─► steering program (`driver_sync.rs`)
 //!   tables ──────► arrays ────┘
 //! ```
 //!
@@ -77,20 +77,21 @@ impl<A: Family> DriverTables<A> {
         Self { files: BpfArrays::new("fp_chunks"), tables: Vec::new() }
     }
 
-    /// Brings the tables up to date; returns whether programs must be loaded again.
-    fn publish(&mut self, store: &TableStore<A>, count: usize) -> Result<bool, TableError> {
-        let mut replaced = false;
+    /// Brings the tables up to date; sets `replaced` if programs have former arrays now.
+    fn publish(
+        &mut self,
+        store: &TableStore<A>,
+        count: usize,
+        replaced: &mut bool,
+    ) -> Result<(), TableError> {
         for at in 0..count {
             let Some(fib) = store.view(at).fib() else { continue };
             match self.tables.get_mut(at) {
-                Some(table) => replaced |= table.publish(fib)? == Publication::Replaced,
-                None => {
-                    self.tables.push(KernelTable::new(&self.files, fib)?);
-                    replaced = true;
-                }
+                Some(table) => *replaced |= table.publish(fib)? == Publication::Replaced,
+                None => self.tables.push(KernelTable::new(&self.files, fib)?),
             }
         }
-        Ok(replaced)
+        Ok(())
     }
 
     fn has_passed(&self) -> bool {
@@ -115,6 +116,9 @@ pub(super) struct Driver {
     slots: HashMap<Hop, u16>,
     /// The tables are those of the last commit.
     is_current: bool,
+    /// Programs are loaded; some may have former arrays.
+    has_programs: bool,
+    has_former_programs: bool,
 }
 
 impl Driver {
@@ -129,6 +133,8 @@ impl Driver {
             links: Vec::new(),
             slots: HashMap::new(),
             is_current: false,
+            has_programs: false,
+            has_former_programs: false,
         })
     }
 
@@ -226,7 +232,10 @@ impl Driver {
         (v4, v6, count): (&TableStore<u32>, &TableStore<u128>, usize),
         ports: &Ports,
     ) -> Result<(), String> {
-        let published = self.v4.publish(v4, count).and_then(|_| self.v6.publish(v6, count));
+        let mut replaced = false;
+        let published = self.v4.publish(v4, count, &mut replaced);
+        let published = published.and_then(|()| self.v6.publish(v6, count, &mut replaced));
+        self.has_former_programs |= replaced && self.has_programs;
         self.is_current = published.is_ok();
         let linked = self.publish_links(ports);
         published.map_err(|error| format!("forwarding in the driver: {error}"))?;
@@ -290,7 +299,15 @@ impl Driver {
 
     /// Returns whether every program has left all tables but the last.
     pub(super) fn has_passed(&self) -> bool {
-        self.v4.has_passed() && self.v6.has_passed()
+        !self.has_former_programs && self.v4.has_passed() && self.v6.has_passed()
+    }
+
+    /// Records that all programs have the present arrays, after some were replaced.
+    fn programs_replaced(&mut self) {
+        if std::mem::take(&mut self.has_former_programs) {
+            self.v4.tables.iter().for_each(KernelTable::begin_grace_period);
+            self.v6.tables.iter().for_each(KernelTable::begin_grace_period);
+        }
     }
 }
 
@@ -326,6 +343,21 @@ impl Plane {
         let (has_lists, hash) = (self.access.has_lists(), self.adjacencies.flow_hash());
         let ports = |driver: &Driver| driver.ports(&self.ports, has_lists, hash, table_of);
         self.driver.as_ref().map(ports).unwrap_or_default()
+    }
+
+    /// Records that steering programs will be loaded with the present paths: until
+    /// [`end_driver_load`](Self::end_driver_load), some may have former arrays, and no hop is reclaimed.
+    pub(crate) fn begin_driver_load(&mut self) {
+        if let Some(driver) = &mut self.driver {
+            driver.has_programs = true;
+        }
+    }
+
+    /// Records that all steering programs have the present paths.
+    pub(crate) fn end_driver_load(&mut self) {
+        if let Some(driver) = &mut self.driver {
+            driver.programs_replaced();
+        }
     }
 
     /// Returns the hops that packets in the driver have used since the last call.

@@ -614,11 +614,13 @@ impl Interface {
             .steering
             .load_with(path)
             .map_err(|error| program_error(error, &now.name, rights))?;
-        now.has_path = path.is_some();
         let replaced = now.link.as_ref().map_or(Ok(()), |link| link.replace(&program));
         replaced.map_err(|cause| {
             Error::system("replace the steering program", &now.name, rights, cause)
-        })
+        })?;
+        now.has_path = path.is_some();
+        self.0.steering.set_program(program);
+        Ok(())
     }
 
     /// Lets packets of IPv4, and of IPv6, take the driver's path from now on.

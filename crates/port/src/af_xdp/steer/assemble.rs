@@ -40,7 +40,7 @@ const V6_HOP_LIMIT: i16 = 14 + 7;
 const V6_DESTINATION: i16 = 14 + 24;
 const V6_END: i32 = 14 + 40;
 
-/// The maps of a program, and what it does for all its life.
+/// The maps of a program, and the settings that it never changes.
 #[derive(Debug)]
 pub(super) struct ProgramMaps {
     /// The interface's MAC, in the first six bytes of its one element.

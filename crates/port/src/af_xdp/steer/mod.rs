@@ -508,16 +508,18 @@ impl Steering {
         Arc::clone(&self.program.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Loads the program again, with `path` or without any, and returns it. All maps stay, and their
-    /// counts.
+    /// Loads the program again, with `path` or without any. All maps stay, and their counts.
     ///
     /// # Errors
     ///
-    /// [`LoadError`]; the previous program stays the present one.
-    pub fn load_with(&self, path: Option<&dyn DriverPath>) -> Result<Arc<Program>, LoadError> {
-        let program = Arc::new(load_program(&self.maps, self.variant, path)?);
-        *self.program.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&program);
-        Ok(program)
+    /// [`LoadError`].
+    pub fn load_with(&self, path: Option<&dyn DriverPath>) -> Result<Program, LoadError> {
+        load_program(&self.maps, self.variant, path)
+    }
+
+    /// Sets the present program: one of [`load_with`](Self::load_with).
+    pub fn set_program(&self, program: Program) {
+        *self.program.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(program);
     }
 
     /// Lets packets of IPv4, and of IPv6, take the driver's path, if the program has one.
