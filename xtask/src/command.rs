@@ -7,29 +7,44 @@
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 
 /// A build of everything from nothing is faster without the data for incremental builds, and so are
 /// its tests, which are optimized in fewer units.
 pub(crate) const NOT_INCREMENTAL: (&str, &str) = ("CARGO_INCREMENTAL", "0");
 
-/// The destination of output: the terminal, or a buffer that is printed later.
-pub(crate) struct Log(Option<Vec<u8>>);
+/// The unit of times in `/proc/PID/stat`: 1/100 s for user space on every architecture of Linux (`USER_HZ`).
+const TICK: Duration = Duration::from_millis(10);
+
+/// The output of commands, printed at once or kept to be printed later, and their processor time.
+pub(crate) struct Log {
+    lines: Option<Vec<u8>>,
+    processor_time: Duration,
+}
 
 impl Log {
     /// Creates a log that prints each line at once.
     pub(crate) fn live() -> Self {
-        Self(None)
+        Self { lines: None, processor_time: Duration::ZERO }
     }
 
     /// Creates a log that keeps its lines.
     pub(crate) fn buffered() -> Self {
-        Self(Some(Vec::new()))
+        Self { lines: Some(Vec::new()), processor_time: Duration::ZERO }
     }
 
     /// Returns the lines kept; none of a live log.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.0.unwrap_or_default()
+        self.lines.unwrap_or_default()
+    }
+
+    /// Returns the processor time of the commands, with that of all children that they waited for.
+    pub(crate) fn processor_time(&self) -> Duration {
+        self.processor_time
     }
 
     /// Writes a line of text.
@@ -38,7 +53,7 @@ impl Log {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        match &mut self.0 {
+        match &mut self.lines {
             Some(buffer) => buffer.extend_from_slice(bytes),
             None => {
                 let mut out = std::io::stdout();
@@ -135,12 +150,30 @@ impl CommandLine {
         if line_is_open {
             log.line("");
         }
+        log.processor_time += processor_time(&child);
         let status = child.wait().map_err(|error| format!("waiting for {shown}: {error}"))?;
         if !status.success() {
             log.line(&format!("{shown}: {status}"));
         }
         Ok(status.success())
     }
+}
+
+/// Waits for the end of `child` and returns its processor time; it must still be waited for.
+fn processor_time(child: &Child) -> Duration {
+    let Ok(process) = i32::try_from(child.id()) else { return Duration::ZERO };
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    let _ = waitid(Id::Pid(Pid::from_raw(process)), flags);
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    ticks(&stat).map_or(Duration::ZERO, |ticks| TICK.saturating_mul(ticks))
+}
+
+/// Returns the sum of `utime`, `stime`, `cutime` and `cstime` in a line of `/proc/PID/stat` (proc(5)).
+fn ticks(stat: &str) -> Option<u32> {
+    // The name of the program, the second field, is in parentheses and may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let times = fields.split_whitespace().skip(11).take(4);
+    times.map(|field| field.parse::<u32>().ok()).sum()
 }
 
 impl std::fmt::Display for CommandLine {
@@ -165,6 +198,17 @@ mod tests {
         assert_eq!(lines, ["one", "two", "three", "four"]);
         let logged = String::from_utf8(log.into_bytes()).unwrap();
         assert!(logged.ends_with("one\ntwo\nthree\nfour\n"), "{logged:?}");
+    }
+
+    #[test]
+    fn processor_time_of_children_is_counted() {
+        let spin = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+        let mut log = Log::buffered();
+        let nested = format!("sh -c '{spin}'; true");
+        assert_eq!(CommandLine::new(&["sh", "-c", &nested]).stream(&mut log, |_| ()), Ok(true));
+        assert!(log.processor_time() >= TICK, "{:?}", log.processor_time());
+        assert_eq!(ticks("7 (a) b) Z 1 2 3 4 5 6 7 8 9 10 11 22 33 44 0"), Some(11 + 22 + 33 + 44));
+        assert_eq!(ticks(""), None);
     }
 
     #[test]

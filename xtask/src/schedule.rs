@@ -35,7 +35,12 @@ const IDLE_WIDTH: usize = 2;
 const SLOWEST: usize = 10;
 
 /// A finished step.
-type Row<'s> = (&'s Step, Counts, Duration);
+struct Row<'s> {
+    step: &'s Step,
+    counts: Counts,
+    took: Duration,
+    processor_time: Duration,
+}
 
 /// Runs all steps and prints the summary. Returns whether no step failed.
 pub(crate) fn run(steps: &[Step]) -> Result<bool> {
@@ -58,7 +63,7 @@ pub(crate) fn run(steps: &[Step]) -> Result<bool> {
     }
     print_summary(&rows, begin.elapsed());
     // A plan without steps proves nothing.
-    Ok(!rows.is_empty() && rows.iter().all(|(_, counts, _)| counts.failed == 0))
+    Ok(!rows.is_empty() && rows.iter().all(|row| row.counts.failed == 0))
 }
 
 fn run_step<'s>(step: &'s Step, log: &mut Log) -> Row<'s> {
@@ -67,7 +72,7 @@ fn run_step<'s>(step: &'s Step, log: &mut Log) -> Row<'s> {
     for note in &counts.notes {
         log.line(&format!("   {note}"));
     }
-    (step, counts, start.elapsed())
+    Row { step, counts, took: start.elapsed(), processor_time: log.processor_time() }
 }
 
 /// Runs steps at the same time; the output of each is printed when it has ended.
@@ -115,39 +120,49 @@ fn yield_to_others() {
     let _ = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread).status();
 }
 
-fn end_line(header: &str, (_, counts, took): &Row<'_>) -> String {
-    format!("── {header}: {} ({:.1} s)", outcome(counts), took.as_secs_f64())
+fn end_line(header: &str, row: &Row<'_>) -> String {
+    let (took, processor_time) = (row.took.as_secs_f64(), row.processor_time.as_secs_f64());
+    format!("── {header}: {} ({took:.1} s, {processor_time:.1} CPU s)", outcome(&row.counts))
 }
 
 fn print_summary(rows: &[Row<'_>], took: Duration) {
     println!("\n── summary ──");
-    let width = rows.iter().map(|(step, ..)| step.name.chars().count()).max().unwrap_or(0);
-    let line = |(step, counts, took): &Row<'_>| {
-        format!("{:<width$}  {:>6.1} s  {}", step.name, took.as_secs_f64(), outcome(counts))
+    let width = rows.iter().map(|row| row.step.name.chars().count()).max().unwrap_or(0);
+    let line = |row: &Row<'_>| {
+        let (took, processor_time) = (row.took.as_secs_f64(), row.processor_time.as_secs_f64());
+        let name = &row.step.name;
+        let outcome = outcome(&row.counts);
+        format!("{name:<width$}  {took:>6.1} s  {processor_time:>6.1} CPU s  {outcome}")
     };
     for row in rows {
         println!("{}", line(row));
     }
-    let mut slowest: Vec<&Row<'_>> = rows.iter().collect();
-    slowest.sort_by_key(|(.., took)| std::cmp::Reverse(*took));
     if rows.len() > SLOWEST {
-        println!("\n── the {SLOWEST} slowest ──");
-        for row in slowest.into_iter().take(SLOWEST) {
-            println!("{}", line(row));
-        }
+        let list = |which: &str, key: fn(&Row<'_>) -> Duration| {
+            println!("\n── the {SLOWEST} {which} ──");
+            let mut rows: Vec<&Row<'_>> = rows.iter().collect();
+            rows.sort_by_key(|row| std::cmp::Reverse(key(row)));
+            for row in rows.into_iter().take(SLOWEST) {
+                println!("{}", line(row));
+            }
+        };
+        list("slowest", |row| row.took);
+        list("with the most processor time", |row| row.processor_time);
     }
-    let incomplete = |counts: &Counts| counts.failed + counts.skipped > 0;
-    if rows.iter().any(|(_, counts, _)| incomplete(counts)) {
+    let incomplete = |row: &&Row<'_>| row.counts.failed + row.counts.skipped > 0;
+    if rows.iter().any(|row| incomplete(&row)) {
         println!("\n── failed or skipped ──");
-        for row in rows.iter().filter(|(_, counts, _)| incomplete(counts)) {
+        for row in rows.iter().filter(incomplete) {
             println!("{}", line(row));
-            for note in &row.1.notes {
+            for note in &row.counts.notes {
                 println!("{:<width$}            {note}", "");
             }
         }
     }
-    println!("\n{:<width$}  {:>6.1} s", "all", took.as_secs_f64());
-    println!("{}", last_line(rows.iter().map(|(_, counts, _)| counts)));
+    let processor_time: f64 = rows.iter().map(|row| row.processor_time.as_secs_f64()).sum();
+    let took = took.as_secs_f64();
+    println!("\n{:<width$}  {took:>6.1} s  {processor_time:>6.1} CPU s", "all");
+    println!("{}", last_line(rows.iter().map(|row| &row.counts)));
 }
 
 /// Describes the outcome of one step in a few words.
