@@ -20,11 +20,13 @@ impl Caches {
     /// The caches of a small server, assumed where the kernel exports no sizes.
     pub const MODEST: Self = Self { first: 32 << 10, second: 1 << 20, last: 16 << 20 };
 
-    /// Reads the sizes from the kernel.
+    /// Returns the sizes that the kernel exports; they are read once.
     pub fn of_this_machine() -> Self {
         #[cfg(feature = "std")]
         {
-            Self::read(std::path::Path::new("/sys/devices/system/cpu/cpu0/cache"))
+            static CACHES: std::sync::OnceLock<Caches> = std::sync::OnceLock::new();
+            let folder = std::path::Path::new("/sys/devices/system/cpu/cpu0/cache");
+            *CACHES.get_or_init(|| Self::read(folder))
         }
         #[cfg(not(feature = "std"))]
         {
