@@ -98,12 +98,14 @@ pub trait Family: FamilyLayout + EngineSet {}
 /// Lists the engines of each family. Where the condition holds, the programs that use them compile
 /// them, and not the library: those of families that no packet is looked up in, unless the feature
 /// `toys` is on, and all of them under loom and ThreadSanitizer, whose tests build no table.
+/// AddressSanitizer has the engines with lookup kernels alone: the others have no `unsafe` code.
 macro_rules! engines {
-    ($addr:ty, $compiled_by_users:meta, $($set:ident)*) => {
+    ($addr:ty, $compiled_by_users:meta, $($set:ident)*, $($scalar:ident)*) => {
         impl EngineSet for $addr {
             #[cfg_attr($compiled_by_users, inline)]
             fn build(rib: &Rib<Self>, choice: Choice, threads: usize) -> Built<Self> {
-                construct(rib, choice, threads, &[$($set),*])
+                let sets: &[Set<Self>] = &[$($set,)* $(#[cfg(not(asan))] $scalar,)*];
+                construct(rib, choice, threads, sets)
             }
 
             #[cfg_attr($compiled_by_users, inline)]
@@ -116,11 +118,13 @@ macro_rules! engines {
     };
 }
 
-engines!(u8, any(loom, tsan, not(feature = "toys")), dxr any narrow wide);
-engines!(u16, any(loom, tsan, not(feature = "toys")), dxr any narrow wide);
-engines!(u32, any(loom, tsan), dxr any narrow);
-engines!(u64, any(loom, tsan, not(feature = "toys")), dxr);
-engines!(u128, any(loom, tsan), dxr any wide);
+engines!(u8, any(loom, tsan, not(feature = "toys")), dxr any narrow wide,
+    any_scalar narrow_scalar wide_scalar);
+engines!(u16, any(loom, tsan, not(feature = "toys")), dxr any narrow wide,
+    any_scalar narrow_scalar wide_scalar);
+engines!(u32, any(loom, tsan), dxr any narrow, any_scalar narrow_scalar);
+engines!(u64, any(loom, tsan, not(feature = "toys")), dxr,);
+engines!(u128, any(loom, tsan), dxr any wide, any_scalar wide_scalar);
 
 /// The erased form of a builder that lays out runs.
 struct Blocks<B>(B);
@@ -238,8 +242,46 @@ fn dxr<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<
     })
 }
 
-/// The engines of IPv4, IPv6 and the toys.
+/// The engines of IPv4, IPv6 and the toys that have lookup kernels.
 fn any<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
+    Some(match choice {
+        Choice::Flat => chunked::<A, Plain>(rib, threads),
+        Choice::Poptrie(bits) => {
+            either(blocks(rib, || PoptrieBuilder::<A, u16>::new(bits), threads), || {
+                blocks(rib, || PoptrieBuilder::<A, u32>::new(bits), threads)
+            })
+        }
+        Choice::TreeBitmap(6) => treebitmap::<A, u64>(rib),
+        Choice::TreeBitmap(5) => treebitmap::<A, u32>(rib),
+        Choice::TreeBitmap(_) => treebitmap::<A, u16>(rib),
+        _ => return None,
+    })
+}
+
+/// The engines of IPv4, and of the toys, that have lookup kernels.
+fn narrow<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
+    Some(match choice {
+        Choice::Dir24_8 => either(blocks(rib, Dir24_8Builder::<A, u16>::new, threads), || {
+            blocks(rib, Dir24_8Builder::<A, u32>::new, threads)
+        }),
+        Choice::Rank => chunked::<A, Ranked>(rib, threads),
+        Choice::SailL => either(blocks(rib, SailLBuilder::<A, u16>::new, threads), || {
+            blocks(rib, SailLBuilder::<A, u32>::new, threads)
+        }),
+        _ => return None,
+    })
+}
+
+/// The engine of IPv6, and of the toys, that has lookup kernels.
+fn wide<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
+    Some(match choice {
+        Choice::Rank6 => blocks(rib, Rank6Builder::default, threads),
+        _ => return None,
+    })
+}
+
+/// The other engines of IPv4, IPv6 and the toys.
+fn any_scalar<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
         Choice::Pbf => either(routes(rib, PbfBuilder::<A, u16>::default()), || {
             routes(rib, PbfBuilder::<A, u32>::default())
@@ -252,15 +294,6 @@ fn any<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<
                 blocks(rib, RangesBuilder::<A, u32>::with_table, threads)
             })
         }
-        Choice::Flat => chunked::<A, Plain>(rib, threads),
-        Choice::Poptrie(bits) => {
-            either(blocks(rib, || PoptrieBuilder::<A, u16>::new(bits), threads), || {
-                blocks(rib, || PoptrieBuilder::<A, u32>::new(bits), threads)
-            })
-        }
-        Choice::TreeBitmap(6) => treebitmap::<A, u64>(rib),
-        Choice::TreeBitmap(5) => treebitmap::<A, u32>(rib),
-        Choice::TreeBitmap(_) => treebitmap::<A, u16>(rib),
         Choice::Patricia => either(routes(rib, PatriciaBuilder::<A, u16>::default()), || {
             routes(rib, PatriciaBuilder::<A, u32>::default())
         }),
@@ -279,34 +312,30 @@ fn any<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<
     })
 }
 
-/// The engines of IPv4, and of the toys.
-fn narrow<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
+/// The other engines of IPv4, and of the toys.
+fn narrow_scalar<A: FamilyLayout>(
+    rib: &Rib<A>,
+    choice: Choice,
+    threads: usize,
+) -> Option<Built<A>> {
     Some(match choice {
-        Choice::Dir24_8 => either(blocks(rib, Dir24_8Builder::<A, u16>::new, threads), || {
-            blocks(rib, Dir24_8Builder::<A, u32>::new, threads)
-        }),
         Choice::Nart => either(routes(rib, NartBuilder::<A, u16>::default()), || {
             routes(rib, NartBuilder::<A, u32>::default())
         }),
         Choice::Lulea => lulea(rib, threads),
-        Choice::Rank => chunked::<A, Ranked>(rib, threads),
         Choice::SailB => either(routes(rib, sail::SailBBuilder::<A, u16>::new()), || {
             routes(rib, sail::SailBBuilder::<A, u32>::new())
         }),
         Choice::SailU => either(routes(rib, sail::SailUBuilder::<A, u16>::new()), || {
             routes(rib, sail::SailUBuilder::<A, u32>::new())
         }),
-        Choice::SailL => either(blocks(rib, SailLBuilder::<A, u16>::new, threads), || {
-            blocks(rib, SailLBuilder::<A, u32>::new, threads)
-        }),
         _ => return None,
     })
 }
 
-/// The engines of IPv6, and of the toys.
-fn wide<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
+/// The other engines of IPv6, and of the toys.
+fn wide_scalar<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
-        Choice::Rank6 => blocks(rib, Rank6Builder::default, threads),
         Choice::Sail6 => blocks(rib, Sail6Builder::default, threads),
         Choice::Sail6Large => either(routes(rib, Sail6LargeBuilder::<A, u16>::default()), || {
             routes(rib, Sail6LargeBuilder::<A, u32>::default())

@@ -136,7 +136,7 @@ fn engines_answer_ipv6_tables() {
 #[test]
 fn engine_refuses_families_that_it_does_not_suit() {
     let rib: Rib<u128> = Rib::new();
-    for choice in Choice::every::<u32>() {
+    for choice in engines::<u32>() {
         let built = Fib::build(&rib, choice, 1);
         assert_eq!(built.is_ok(), choice.suits::<u128>(), "{choice:?}");
     }

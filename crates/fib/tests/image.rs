@@ -93,7 +93,7 @@ fn tables_are_loaded_as_they_were_saved() {
 fn automatic_choice_is_storable_and_other_engines_are_refused() {
     fn check<A: Family>() {
         let rib = rib(&table::<A>(3, 80));
-        for choice in Choice::every::<A>() {
+        for choice in engines::<A>() {
             let fib = Fib::build(&rib, choice, 1).unwrap();
             let mut writer = Writer::new();
             match writer.table("t", &fib) {
