@@ -220,9 +220,9 @@ fn smoke_scripts(scripts: &[scripts::Script]) -> Result<Vec<Step>> {
 
 /// Lists the steps of `exhaustive`: the tests that are too long for every day.
 pub(crate) fn exhaustive(engines: Option<&str>) -> Vec<Step> {
-    let step = |name: &str, test: &str| {
-        let package = ["test", "--package", "fingerpost-fib", "--release"];
-        let test = ["--features", "exhaustive", "--test", test, "--", "--nocapture"];
+    let step = |name: &str, package: &str, features: &str, test: &str| {
+        let package = ["test", "--package", package, "--release"];
+        let test = ["--features", features, "--test", test, "--", "--nocapture"];
         // One test at a time: each has threads of its own, and gigabytes.
         let words = [&package[..], &test[..], &["--test-threads=1"]].concat();
         let mut command = CommandLine::cargo(&words);
@@ -231,13 +231,21 @@ pub(crate) fn exhaustive(engines: Option<&str>) -> Vec<Step> {
         }
         Step::cargo_test(name, command, &[])
     };
-    vec![
-        step("every address of IPv4", "full_space"),
-        step("full tables, streams and memory", "full"),
-        step("64 FIBs", "many_fibs"),
-        step("8 FIBs that share", "fibs_full"),
-        step("estimates of the engine's choice", "estimates"),
-    ]
+    let fib = |name: &str, test: &str| step(name, "fingerpost-fib", "exhaustive", test);
+    let mut steps = vec![
+        fib("every address of IPv4", "full_space"),
+        fib("full tables, streams and memory", "full"),
+        fib("64 FIBs", "many_fibs"),
+        fib("8 FIBs that share", "fibs_full"),
+        fib("estimates of the engine's choice", "estimates"),
+    ];
+    let in_kernel = "full tables in the kernel";
+    steps.push(if needs::is_root() {
+        step(in_kernel, "fingerpost-xdp", "exhaustive,root-tests", "root_full")
+    } else {
+        Step::skipped(in_kernel, "needs root (CAP_BPF, CAP_PERFMON)")
+    });
+    steps
 }
 
 /// Passes the words on to `fingerpost-bench`, without steps and counts.
