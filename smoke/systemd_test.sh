@@ -5,7 +5,7 @@
 #   source s0 ── eth0 router (systemd, fingerpost.service) eth1 ── a0 a
 #
 # First `systemd-analyze security` must rate every unit at most 2.7. The test creates eth1 only after the
-# boot: the unit waits for it. The process is not root, has four capabilities and a seccomp filter, forwards
+# boot: the unit waits for it. The process is not root, has few capabilities and a seccomp filter, forwards
 # by AF_XDP, reloads, and systemd restarts it after a SIGKILL. Then the gate's and the grantor's units
 # start.
 . "$(dirname "$0")/lib/namespaces.sh"
@@ -98,17 +98,21 @@ within a ip route add default via 10.0.1.1
 wait_for 30 is fingerpost active || { journal fingerpost; fail "the unit is not active with its interfaces"; }
 
 process() { machine systemctl show --property=MainPID --value "$1"; }
-# Checks that the process of a unit is not root, has four capabilities, and has a seccomp filter.
-confined() { # UNIT
+# Checks that the process of a unit is not root, has these capabilities, and has a seccomp filter.
+confined() { # UNIT CAPABILITIES
     local status
     status=$(machine cat "/proc/$(process "$1")/status")
     ! grep -q '^Uid:[[:space:]]*0' <<<"$status" || fail "$1 runs as root"
-    grep -q '^CapEff:[[:space:]]*0000008000007000$' <<<"$status" || fail "$1: $(grep Cap <<<"$status")"
-    grep -q '^CapBnd:[[:space:]]*0000008000007000$' <<<"$status" || fail "$1: $(grep Cap <<<"$status")"
+    grep -q "^CapEff:[[:space:]]*$2\$" <<<"$status" || fail "$1: $(grep Cap <<<"$status")"
+    grep -q "^CapBnd:[[:space:]]*$2\$" <<<"$status" || fail "$1: $(grep Cap <<<"$status")"
     grep -q '^Seccomp:[[:space:]]*2$' <<<"$status" || fail "$1: no seccomp filter"
     grep -q '^NoNewPrivs:[[:space:]]*1$' <<<"$status" || fail "$1: may gain privileges"
 }
-confined fingerpost
+# CAP_BPF, CAP_IPC_LOCK, CAP_NET_RAW, CAP_NET_ADMIN.
+router=0000008000007000
+# CAP_PERFMON, too.
+gate=000000c000007000
+confined fingerpost "$router"
 [ "$(machine stat -c '%U %a' /run/fingerpost/control.sock)" = "fingerpost 600" ] || fail "the socket's owner and mode"
 
 within source ping -qc5 -i0.1 -W5 10.0.1.2 >"$work/ping.log" || fail "no packet is forwarded"
@@ -128,7 +132,7 @@ machine systemctl stop fingerpost || fail "the unit does not stop"
 for unit in fingerpost-gate fingerpost-grantor; do
     machine systemctl start --no-block "$unit"
     wait_for 30 is "$unit" active || { journal "$unit"; fail "$unit does not start"; }
-    confined "$unit"
+    confined "$unit" "$([ "$unit" = fingerpost-gate ] && echo "$gate" || echo "$router")"
     machine systemctl reload "$unit" || { journal "$unit"; fail "$unit does not reload"; }
     machine systemctl stop "$unit"
     [ "$(machine systemctl show --property=Result --value "$unit")" = success ] || fail "$unit does not end well"

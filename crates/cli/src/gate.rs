@@ -79,7 +79,9 @@ fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::local(&args.daemon.config)?;
     let names = [config.fixed.front.name.as_str(), config.fixed.back.name.as_str()];
     let awaited = args.wait_for_interfaces.then_some(&names[..]);
-    let Some(signals) = service::prepare(config.fixed.daemon.log, awaited, false)? else {
+    let Some(signals) =
+        service::prepare(config.fixed.daemon.log, awaited, config.fixed.looks_up_in_xdp())?
+    else {
         return Ok(ExitCode::SUCCESS);
     };
     let start = Instant::now();

@@ -61,8 +61,8 @@ pub(crate) struct Signals {
     reload: Arc<AtomicBool>,
 }
 
-/// Drops capabilities that are not needed, which forwarding in the driver (`in_driver`) takes more of; installs the signal handlers, sets the log level of the
-/// configuration, and waits for the `awaited` interfaces. Returns nothing if a signal stops the wait.
+/// Drops capabilities that are not needed, of which programs that look up in tables (`in_driver`) take more;
+/// installs the signal handlers, sets the log level of the configuration, and waits for the `awaited` interfaces. Returns nothing if a signal stops the wait.
 /// Must be called while the process has one thread.
 pub(crate) fn prepare(
     level: Option<Level>,

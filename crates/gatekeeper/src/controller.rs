@@ -24,7 +24,7 @@ use gate::policy::{Policy, PolicyError};
 use port::af_xdp::Interface;
 use rtrb::Consumer;
 
-use super::blocked_map::BlockedMap;
+use super::blocked_table::BlockedTable;
 use super::candidate::CandidateEvaluation;
 use super::config::{Config, Fixed, Rules};
 use super::counter_snapshot::{CounterGroup, CounterSnapshot};
@@ -63,7 +63,7 @@ pub(crate) struct GateController {
     rules: Mutex<ActiveRules>,
     /// The secret of SYN cookies, and the time of its last change.
     secrets: Mutex<Option<(Publisher<Secrets>, Instant)>>,
-    blocked: BlockedMap,
+    blocked: BlockedTable,
     inside: InsideMap,
     // Declared, and so dropped, before the store, whose thread ends with the receiver's inbox.
     decisions: DecisionReceiver,
@@ -126,7 +126,7 @@ impl GateController {
                 monitor: GrantorMonitor::default(),
             }),
             secrets: Mutex::default(),
-            blocked: BlockedMap::default(),
+            blocked: BlockedTable::default(),
             inside: InsideMap::default(),
             decisions,
             programs,
@@ -210,7 +210,7 @@ impl GateController {
         }
         let (rules, _) = self.active_rules();
         if self.fixed.xdp_blocked_prefixes > 0 {
-            self.blocked.set_front(front.clone());
+            self.blocked.set_front(front.clone(), self.fixed.xdp_blocked_prefixes as usize);
             self.blocked.replace(&rules.sources);
         }
         self.inside.set_front(front.clone());

@@ -32,7 +32,7 @@
 //! | `sender_limits` | the limits of each sender, and the retraction of its decisions |
 //! | `program_store` | flow programs of the configuration and of grantors |
 //! | `declined_map` | declined flows that the XDP program drops |
-//! | `blocked_map` | blocked sources that the XDP program drops |
+//! | `blocked_table` | blocked sources that the XDP program drops |
 //! | `inside_map` | prefixes behind the gate, for the XDP program's check of sources |
 //! | `grantor_monitor` | silent grantors |
 //! | `controller` | status queries, reloads and commands |
@@ -41,7 +41,7 @@
 
 #![forbid(unsafe_code)]
 
-mod blocked_map;
+mod blocked_table;
 mod candidate;
 pub mod config;
 mod controller;

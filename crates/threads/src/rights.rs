@@ -5,7 +5,7 @@
 //!             NET_RAW    AF_XDP sockets
 //!             BPF        the steering program and its maps
 //!             IPC_LOCK   packet memory beyond RLIMIT_MEMLOCK
-//!             PERFMON    programs that look up in tables: forwarding in the driver only
+//!             PERFMON    programs that look up in tables: forwarding in the driver, a gate's block list
 //!   workers, and the thread that applies bundles
 //!             BPF        the steering program's counters and maps, before Linux 5.19
 //!   clients of the control socket, metrics and page, recorders, the auditor, the watchdog, policies,
@@ -27,7 +27,7 @@ const ROUTER: [Capability; 4] = [
     Capability::CAP_BPF,
     Capability::CAP_IPC_LOCK,
 ];
-/// The further one for forwarding in the driver: programs that calculate addresses.
+/// The further one for forwarding in the driver and for block lists: programs that calculate addresses.
 const IN_DRIVER: Capability = Capability::CAP_PERFMON;
 /// The capabilities of a worker.
 const WORKER: [Capability; 1] = [Capability::CAP_BPF];
@@ -72,7 +72,7 @@ fn keep(rights: &[Capability]) -> io::Result<()> {
     caps::set(None, CapSet::Permitted, &retained).map_err(io::Error::other)
 }
 
-/// Returns the capabilities of a router, which may forward in the driver.
+/// Returns the capabilities of a router, whose program may look up in tables in the driver.
 fn of_router(in_driver: bool) -> impl Iterator<Item = Capability> {
     ROUTER.into_iter().chain(in_driver.then_some(IN_DRIVER))
 }
@@ -87,8 +87,8 @@ pub fn missing(in_driver: bool) -> Vec<String> {
     missing.map(|right| right.to_string()).collect()
 }
 
-/// Drops all capabilities of the process except those of a router, which may forward in the driver. Must be called
-/// before the process starts threads.
+/// Drops all capabilities of the process except those of a router, whose program may look up in tables in the
+/// driver. Must be called before the process starts threads.
 ///
 /// # Errors
 ///

@@ -3,12 +3,18 @@
 //! Needs root (`CAP_BPF`), hence the feature `root-tests`.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use feed::Options;
 use fib::{Addr, Prefix};
+use fingerpost_xdp::block::blocked::{ALLOWED, BLOCKED, BlockedLookup, is_blocked};
 use fingerpost_xdp::block::filter::{Count, Counts};
+use fingerpost_xdp::block::tables::ListTables;
 use fingerpost_xdp::{Blocker, ListAction, Publication};
 use port::af_xdp::bpf::asm::Action;
+use port::af_xdp::steer::{EarlyDropConfig, Locals, Steering, SteeringOutcome};
 
 const PASS: u32 = Action::Pass as u32;
 const DROP: u32 = Action::Drop as u32;
@@ -234,4 +240,137 @@ fn real_lists_agree_with_a_search() {
         checked += 1;
     }
     assert!(checked > 1_000_000, "{checked} addresses");
+}
+
+/// The steering program of a gate, the lists that it looks up in, and the same lists.
+struct Gate {
+    steering: Arc<Steering>,
+    tables: ListTables,
+    lists: [List; 2],
+}
+
+impl Gate {
+    fn new() -> Self {
+        let early = EarlyDropConfig::default();
+        let steering = Steering::for_gate([2; 6], 1, &Locals::default(), early).unwrap();
+        let steering = Arc::new(steering);
+        let gate = Self { steering, tables: ListTables::new().unwrap(), lists: Default::default() };
+        gate.load();
+        gate
+    }
+
+    fn load(&self) {
+        let lookup = BlockedLookup::new(&self.tables);
+        self.steering.set_program(self.steering.load_blocking(Some(&lookup)).unwrap());
+    }
+
+    /// Replaces both lists. Returns whether that took another program.
+    fn set(&mut self, lists: [List; 2]) -> bool {
+        for (number, list) in [ALLOWED, BLOCKED].into_iter().zip(&lists) {
+            self.tables.replace(number, &list.v4, &list.v6);
+        }
+        self.lists = lists;
+        let is_replaced = self.tables.commit().unwrap() == Publication::Replaced;
+        if is_replaced {
+            self.load();
+        }
+        is_replaced
+    }
+
+    fn drops(&self, source: Source) -> bool {
+        let run = self.steering.program().test_run(&frame(source, 0), 1).unwrap();
+        run.retval == DROP
+    }
+}
+
+fn is_listed([allowed, blocked]: &[List; 2], source: Source) -> bool {
+    blocked.contains(source) && !allowed.contains(source)
+}
+
+/// Draws blocked prefixes, and longer allowed ones.
+fn random_lists(rng: &mut fastrand::Rng, most: usize) -> [List; 2] {
+    std::array::from_fn(|list| {
+        let of = |bits: u32| move |len: u32| list == BLOCKED || len > bits / 2;
+        let (v4, v6) = (of(32), of(128));
+        List {
+            v4: (0..rng.usize(..most)).map(|_| prefix(rng)).filter(|p| v4(p.len())).collect(),
+            v6: (0..rng.usize(..most)).map(|_| prefix(rng)).filter(|p| v6(p.len())).collect(),
+        }
+    })
+}
+
+fn random_source(rng: &mut fastrand::Rng) -> Source {
+    match rng.bool() {
+        true => Source::V4(prefix::<u32>(rng).last()),
+        false => Source::V6(prefix::<u128>(rng).last()),
+    }
+}
+
+#[test]
+fn gate_drops_packets_of_blocked_sources_but_of_allowed_ones() {
+    let mut rng = fastrand::Rng::with_seed(31);
+    let mut gate = Gate::new();
+    let (mut dropped, mut runs, mut replaced) = (0, 0, 0);
+    for round in 0..60 {
+        let most = if round % 20 == 19 { 1 } else { 100 };
+        replaced += u32::from(gate.set(random_lists(&mut rng, most)));
+        for _ in 0..200 {
+            let source = random_source(&mut rng);
+            let expected = is_listed(&gate.lists, source);
+            assert_eq!(gate.drops(source), expected, "{source:?}");
+            let lists = match source {
+                Source::V4(addr) => gate.tables.lists_of(addr),
+                Source::V6(addr) => gate.tables.lists_of(addr),
+            };
+            assert_eq!(is_blocked(lists), expected);
+            dropped += u64::from(expected);
+            runs += 1;
+        }
+    }
+    assert!(replaced > 0 && (runs / 10..runs).contains(&dropped), "{replaced}, {dropped}");
+    let counts = gate.steering.counts().unwrap();
+    assert_eq!(counts[SteeringOutcome::Blocked], dropped);
+    assert_eq!(
+        counts[SteeringOutcome::Blocked]
+            + counts[SteeringOutcome::Unserved]
+            + counts[SteeringOutcome::NoSocket],
+        runs
+    );
+}
+
+/// While another thread switches between lists, a source about which both agree never has another result.
+#[test]
+fn gate_never_drops_by_half_a_list() {
+    let mut rng = fastrand::Rng::with_seed(32);
+    let lists: [[List; 2]; 2] = std::array::from_fn(|_| random_lists(&mut rng, 200));
+    let same: Vec<(Source, bool)> = (0..400)
+        .map(|_| random_source(&mut rng))
+        .filter(|&source| is_listed(&lists[0], source) == is_listed(&lists[1], source))
+        .map(|source| (source, is_listed(&lists[0], source)))
+        .collect();
+    assert!(same.iter().any(|pair| pair.1) && same.iter().any(|pair| !pair.1));
+    let mut gate = Gate::new();
+    gate.set(lists[1].clone());
+    let steering = Arc::clone(&gate.steering);
+    let gate = Mutex::new(gate);
+    let rounds = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut gate = gate.lock().unwrap();
+            for round in 0..500 {
+                gate.set(lists[round % 2].clone());
+                rounds.store(round + 1, Ordering::Relaxed);
+            }
+        });
+        let mut looks = 0;
+        // The other thread's panic ends its lock, and this loop.
+        while rounds.load(Ordering::Relaxed) < 500 && !gate.is_poisoned() {
+            for &(source, expected) in &same {
+                let run = steering.program().test_run(&frame(source, 0), 1).unwrap();
+                assert_eq!(run.retval == DROP, expected, "{source:?}, look {looks}");
+                looks += 1;
+            }
+        }
+        assert!(looks > 1000, "{looks}");
+    });
 }

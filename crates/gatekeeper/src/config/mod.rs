@@ -311,6 +311,11 @@ pub struct Trust {
 }
 
 impl Fixed {
+    /// Returns whether the XDP program looks up in tables, which takes `CAP_PERFMON`.
+    pub fn looks_up_in_xdp(&self) -> bool {
+        self.xdp_blocked_prefixes > 0
+    }
+
     /// Returns the maximum number of bytes between the outer and the inner IP header.
     pub fn encapsulation_len(&self) -> u16 {
         match (self.sealed, self.udp) {
@@ -358,10 +363,9 @@ impl Config {
             follows_kernel: false,
             guard: Some(filter),
         };
-        let Fixed { xdp_declined_flows, xdp_blocked_prefixes, fail_open, .. } = self.fixed;
+        let Fixed { xdp_declined_flows, fail_open, .. } = self.fixed;
         let front = EarlyDropConfig {
             flows: xdp_declined_flows,
-            prefixes: xdp_blocked_prefixes,
             protected: MOST_INSIDE,
             fail_closed: !fail_open,
         };

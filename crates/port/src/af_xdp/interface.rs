@@ -27,7 +27,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::bpf::{AttachError, Link, LoadError, Mode};
+use super::bpf::{AttachError, Link, LoadError, Mode, Program};
 use super::counters::SocketCounters;
 use super::descriptor;
 use super::device::{self, ChannelCount, Device, TagRemoval, dropped};
@@ -35,8 +35,8 @@ use super::error::{BPF, Capability, Error, NET_ADMIN, NET_RAW, PERFMON};
 use super::host_egress::HostEgress;
 use super::rss::{Rss, RssSetup};
 use super::steer::{
-    DriverPath, EarlyDropConfig, InstalledPrefixes, Locals, SourcePrefix, Steering,
-    SteeringCounters, SteeringOutcome, VlanTags,
+    BlockedSources, DriverPath, EarlyDropConfig, Locals, SourcePrefix, Steering, SteeringCounters,
+    SteeringOutcome, VlanTags,
 };
 use crate::PortStats;
 
@@ -506,15 +506,6 @@ impl Interface {
         self.0.steering.declined_bytes()
     }
 
-    /// Drops packets of these sources in the kernel, and of no others.
-    ///
-    /// # Errors
-    ///
-    /// See [`Steering::set_blocked`].
-    pub fn set_blocked(&self, list: &[SourcePrefix]) -> io::Result<InstalledPrefixes> {
-        self.0.steering.set_blocked(list)
-    }
-
     /// States which prefixes are behind the gate.
     ///
     /// # Errors
@@ -533,16 +524,7 @@ impl Interface {
         self.0.steering.forged_bytes()
     }
 
-    /// Returns whether packets of a source are dropped so.
-    ///
-    /// # Errors
-    ///
-    /// See [`Steering::blocks`].
-    pub fn blocks(&self, source: IpAddr) -> io::Result<bool> {
-        self.0.steering.blocks(source)
-    }
-
-    /// Counts the bytes of packets dropped so.
+    /// Counts the bytes of dropped packets of blocked sources.
     ///
     /// # Errors
     ///
@@ -608,17 +590,34 @@ impl Interface {
         if path.is_none() && !now.has_path {
             return Ok(());
         }
+        self.replace_program(&now, || self.0.steering.load_with(path))?;
+        now.has_path = path.is_some();
+        Ok(())
+    }
+
+    /// Drops packets of these sources on a gate's interface, or of none: each frame passes through the former
+    /// program or the new one. Switches, maps and counters stay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; the former sources stay.
+    pub fn set_blocked(&self, sources: Option<&dyn BlockedSources>) -> Result<(), Error> {
+        let now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        self.replace_program(&now, || self.0.steering.load_blocking(sources))
+    }
+
+    /// Puts a program that looks up in tables in place of the present one.
+    fn replace_program(
+        &self,
+        now: &Attachment,
+        load: impl FnOnce() -> Result<Program, LoadError>,
+    ) -> Result<(), Error> {
         let rights = &[BPF, NET_ADMIN, PERFMON];
-        let program = self
-            .0
-            .steering
-            .load_with(path)
-            .map_err(|error| program_error(error, &now.name, rights))?;
+        let program = load().map_err(|error| program_error(error, &now.name, rights))?;
         let replaced = now.link.as_ref().map_or(Ok(()), |link| link.replace(&program));
         replaced.map_err(|cause| {
             Error::system("replace the steering program", &now.name, rights, cause)
         })?;
-        now.has_path = path.is_some();
         self.0.steering.set_program(program);
         Ok(())
     }

@@ -13,9 +13,9 @@ use std::net::IpAddr;
 
 use caps::{CapSet, Capability};
 use fingerpost_port::af_xdp::Locals;
-use fingerpost_port::af_xdp::bpf::asm::Action;
+use fingerpost_port::af_xdp::bpf::asm::{Action, Assembler, Cond, Label, Reg};
 use fingerpost_port::af_xdp::steer::{
-    EarlyDropConfig, InstalledPrefixes, SourcePrefix, Steering, SteeringOutcome,
+    BlockedSources, EarlyDropConfig, SourceExits, SourcePrefix, Steering, SteeringOutcome,
 };
 
 const MAC: [u8; 6] = [0x02, 0xfe, 0x00, 0x00, 0x80, 0x01];
@@ -44,6 +44,11 @@ fn steering() -> Steering {
 fn for_gate(early: EarlyDropConfig) -> Steering {
     drop_capabilities();
     Steering::for_gate(MAC, 4, &locals(), early).expect("the program loads")
+}
+
+/// A gate's program that drops declined flows.
+fn declining() -> Steering {
+    for_gate(EarlyDropConfig { flows: 16, ..EarlyDropConfig::default() })
 }
 
 fn ethernet(to: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
@@ -506,80 +511,41 @@ fn packet_without_socket_is_dropped_when_fail_closed() {
     assert_eq!(run(&front, &undecided[0]), SteeringOutcome::Observed);
 }
 
-/// Random numbers below a bound; the seed is fixed so that a failure repeats.
-fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut rng = fastrand::Rng::with_seed(seed);
-    move |below| rng.u64(..below)
+/// A lookup without a table: one source of IPv4, and the sources of IPv6 with this upper half and lower one.
+#[derive(Debug)]
+struct Few {
+    v4: u32,
+    v6: u128,
 }
 
-/// Returns one of 64 sources of a family, so that prefixes overlap.
-fn source(n: u64, six: bool) -> IpAddr {
-    match six {
-        false => IpAddr::V4((0xcb00_7100 | n as u32).into()),
-        true => IpAddr::V6((0x2001_0db8_00ff << 80 | u128::from(n) << 58).into()),
+impl BlockedSources for Few {
+    fn append<'m>(&'m self, asm: &mut Assembler<'m>, entries: [Label; 2], exits: SourceExits) {
+        let half = |asm: &mut Assembler<'m>, register, half: u64| {
+            asm.load_u64(Reg::R3, half).jump_if(Cond::Ne, register, Reg::R3, exits.rest);
+        };
+        asm.bind(entries[0]);
+        half(asm, Reg::R1, self.v4.into());
+        asm.jump(exits.blocked).bind(entries[1]);
+        half(asm, Reg::R1, (self.v6 >> 64) as u64);
+        half(asm, Reg::R2, self.v6 as u64);
+        asm.jump(exits.blocked);
     }
 }
 
 /// Returns a packet of a source to a remote address.
-fn of(src: IpAddr) -> Vec<u8> {
-    let mut packet = match src {
-        IpAddr::V4(_) => v4("198.51.100.7", 64),
-        IpAddr::V6(_) => v6("2001:db8:1::1", 64),
-    };
-    match src {
-        IpAddr::V4(src) => packet[26..30].copy_from_slice(&src.octets()),
-        IpAddr::V6(src) => packet[22..38].copy_from_slice(&src.octets()),
-    }
-    packet
-}
-
-/// Returns a random list: blocked prefixes of both families, with exceptions in each.
-fn list(dice: &mut impl FnMut(u64) -> u64) -> Vec<SourcePrefix> {
-    let mut list = Vec::new();
-    for six in [false, true] {
-        // Adjacent blocks of 4, 8 or 16 addresses each.
-        let mut at = 0;
-        while at < 64 {
-            let bits = [2, 3, 4][dice(3) as usize];
-            let size = 1 << bits;
-            if at % size != 0 {
-                at += 4;
-                continue;
-            }
-            if dice(2) == 0 {
-                let width = if six { 64 + 6 } else { 32 };
-                let len = (width - bits) as u8;
-                list.push(SourcePrefix { address: source(at, six), len, drops: true });
-                for inner in at..at + size {
-                    if dice(4) == 0 {
-                        let len = width as u8;
-                        list.push(SourcePrefix { address: source(inner, six), len, drops: false });
-                    }
-                }
-            }
-            at += size;
+fn of(src: &str) -> Vec<u8> {
+    match src.parse().unwrap() {
+        IpAddr::V4(src) => {
+            let mut packet = v4("198.51.100.7", 64);
+            packet[26..30].copy_from_slice(&src.octets());
+            packet
+        }
+        IpAddr::V6(src) => {
+            let mut packet = v6("2001:db8:1::1", 64);
+            packet[22..38].copy_from_slice(&src.octets());
+            packet
         }
     }
-    list
-}
-
-/// The oracle: a scan of the list, in which the longest prefix decides.
-fn blocked(list: &[SourcePrefix], src: IpAddr) -> bool {
-    let within = |source: &&SourcePrefix| match (source.address, src) {
-        (IpAddr::V4(at), IpAddr::V4(src)) => {
-            (u32::from(at) ^ u32::from(src)).leading_zeros() >= u32::from(source.len)
-        }
-        (IpAddr::V6(at), IpAddr::V6(src)) => {
-            (u128::from(at) ^ u128::from(src)).leading_zeros() >= u32::from(source.len)
-        }
-        _ => false,
-    };
-    list.iter().filter(within).max_by_key(|source| source.len).is_some_and(|source| source.drops)
-}
-
-fn guarding(prefixes: u32) -> Steering {
-    let early = EarlyDropConfig { flows: 16, prefixes, ..EarlyDropConfig::default() };
-    for_gate(early)
 }
 
 /// Returns whether the program drops a packet as one of a blocked source, and checks its counters.
@@ -598,104 +564,33 @@ fn drops(steering: &Steering, packet: &[u8]) -> bool {
     dropped
 }
 
+/// The lookup gets the source; its table has tests of its own (`xdp/tests/root_block.rs`).
 #[test]
-fn blocked_sources_equal_linear_scan() {
-    let steering = guarding(4096);
-    let mut dice = dice(7);
-    let mut met = [0u32; 2];
-    for round in 0..60 {
-        let list = if round % 20 == 19 { Vec::new() } else { list(&mut dice) };
-        let written = steering.set_blocked(&list).expect("there is room");
-        assert_eq!(written, InstalledPrefixes { installed: list.len(), omitted: 0 });
-        for n in 0..64 {
-            for six in [false, true] {
-                let src = source(n, six);
-                let want = blocked(&list, src);
-                assert_eq!(drops(&steering, &of(src)), want, "round {round}: {src}");
-                assert_eq!(steering.blocks(src).unwrap(), want);
-                met[usize::from(want)] += 1;
-            }
-        }
-    }
-    assert!(met.iter().all(|&times| times > 1000), "{met:?}");
+fn packet_of_blocked_source_is_dropped_and_counted() {
+    let steering = declining();
+    let few = Few { v4: 0xcb00_7107, v6: 0x2001_0db8_00ff_0000_0102_0304_0506_0708 };
+    let [four, six] = ["203.0.113.7", "2001:db8:ff:0:102:304:506:708"].map(of);
+    assert!(!drops(&steering, &four) && !drops(&steering, &six));
+    steering.set_program(steering.load_blocking(Some(&few)).unwrap());
+    assert!(drops(&steering, &four) && drops(&steering, &six));
+    let others = ["203.0.113.6", "7.113.0.203", "2001:db8:ff:1:102:304:506:708", "2001:db8:ff::"];
+    assert!(others.iter().all(|other| !drops(&steering, &of(other))));
     // Packets for the host are still passed, and an observed interface drops nothing.
-    let all = ["0.0.0.0", "::"].map(|all| SourcePrefix {
-        address: all.parse().unwrap(),
-        len: 0,
-        drops: true,
-    });
-    steering.set_blocked(&all).unwrap();
-    assert!(drops(&steering, &of(source(1, false))) && drops(&steering, &of(source(1, true))));
-    assert_eq!(run(&steering, &v4("192.0.2.1", 64)), SteeringOutcome::Local);
-    assert_eq!(run(&steering, &v6("2001:db8:1::1", 1)), SteeringOutcome::Expiring);
+    let to_host = |packet: &[u8], to: &[u8]| {
+        let mut packet = packet.to_vec();
+        let at = if to.len() == 4 { 30 } else { 38 };
+        packet[at..at + to.len()].copy_from_slice(to);
+        packet
+    };
+    assert_eq!(run(&steering, &to_host(&four, &[192, 0, 2, 1])), SteeringOutcome::Local);
+    let link_local = [&[0xfe, 0x80][..], &[0; 14]].concat();
+    assert_eq!(run(&steering, &to_host(&six, &link_local)), SteeringOutcome::LinkLocal);
     steering.observe(true).unwrap();
-    assert_eq!(run(&steering, &of(source(1, true))), SteeringOutcome::Observed);
+    assert_eq!(run(&steering, &six), SteeringOutcome::Observed);
     steering.observe(false).unwrap();
-    assert!(drops(&steering, &of(source(1, true))));
-}
-
-/// While another thread switches between lists, a source about which all lists agree never has
-/// another result.
-#[test]
-fn list_update_keeps_common_entries_in_force() {
-    let steering = guarding(4096);
-    let mut dice = dice(8);
-    let lists: Vec<Vec<SourcePrefix>> = (0..2).map(|_| list(&mut dice)).collect();
-    let sources: Vec<IpAddr> = (0..64).flat_map(|n| [source(n, false), source(n, true)]).collect();
-    let same: Vec<(Vec<u8>, bool)> = sources
-        .into_iter()
-        .filter(|&src| blocked(&lists[0], src) == blocked(&lists[1], src))
-        .map(|src| (of(src), blocked(&lists[0], src)))
-        .collect();
-    assert!(same.iter().any(|pair| pair.1) && same.iter().any(|pair| !pair.1));
-    steering.set_blocked(&lists[0]).unwrap();
-    let done = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for round in 0..2000 {
-                steering.set_blocked(&lists[(round + 1) % 2]).unwrap();
-            }
-            done.store(true, std::sync::atomic::Ordering::Relaxed);
-        });
-        let mut looks = 0;
-        while !done.load(std::sync::atomic::Ordering::Relaxed) {
-            for (packet, want) in &same {
-                let run = steering.program().test_run(packet, 1).expect("the program runs");
-                assert_eq!(run.retval == Action::Drop as u32, *want, "look {looks}");
-                looks += 1;
-            }
-        }
-        assert!(looks > 1000, "{looks}");
-    });
-}
-
-/// Beyond the capacity, only a part of the list is dropped, and never a source that is not on it.
-#[test]
-fn list_beyond_capacity_is_installed_in_part() {
-    let (steering, mut dice) = (guarding(10), dice(9));
-    let mut short = 0;
-    for round in 0..200 {
-        let list = list(&mut dice);
-        let written = steering.set_blocked(&list).unwrap();
-        assert_eq!(written.installed + written.omitted, list.len());
-        short += u32::from(written.omitted > 0);
-        for n in 0..64 {
-            for six in [false, true] {
-                let src = source(n, six);
-                let dropped = drops(&steering, &of(src));
-                assert!(!dropped || blocked(&list, src), "round {round}: {src}");
-                assert!(
-                    dropped == blocked(&list, src) || written.omitted > 0,
-                    "round {round}: {src}"
-                );
-            }
-        }
-    }
-    assert!((20..200).contains(&short), "{short}");
-    let none = for_gate(EarlyDropConfig::default());
-    let all = [SourcePrefix { address: source(0, false), len: 26, drops: true }];
-    assert_eq!(none.set_blocked(&all).unwrap(), InstalledPrefixes { installed: 0, omitted: 1 });
-    assert_eq!(run(&none, &of(source(1, false))), SteeringOutcome::NoSocket);
+    assert!(drops(&steering, &six));
+    steering.set_program(steering.load_blocking(None).unwrap());
+    assert!(!drops(&steering, &four) && !drops(&steering, &six));
 }
 
 /// A packet for the host with a source behind the gate is dropped, since the host would answer to

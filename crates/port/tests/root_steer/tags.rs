@@ -3,7 +3,7 @@
 use fingerpost_port::af_xdp::bpf::asm::Action;
 use fingerpost_port::af_xdp::steer::{SteeringOutcome, VlanTags};
 
-use crate::{MAC, ethernet, guarding, run, steering, tagged, v4, v6};
+use crate::{MAC, declining, ethernet, run, steering, tagged, v4, v6};
 
 /// A frame with the tags of a VLAN device is checked like the same frame without tags, as long as the
 /// device is set; others are the host's.
@@ -11,7 +11,7 @@ use crate::{MAC, ethernet, guarding, run, steering, tagged, v4, v6};
 fn frames_of_vlan_devices_are_taken_while_these_are_set() {
     const Q: u16 = 0x8100;
     const AD: u16 = 0x88a8;
-    let (router, gate) = (steering(), guarding(0));
+    let (router, gate) = (steering(), declining());
     let one = |protocol, id| VlanTags { outer: (protocol, id), inner: None };
     let two = VlanTags { inner: Some((Q, 8)), ..one(AD, 7) };
     let packets = [
@@ -68,7 +68,7 @@ fn frames_of_vlan_devices_are_taken_while_these_are_set() {
 /// a frame with a VLAN tag goes to the host, whatever its other tags.
 #[test]
 fn priority_tags_are_stripped() {
-    let (router, gate) = (steering(), guarding(0));
+    let (router, gate) = (steering(), declining());
     const Q: u16 = 0x8100;
     const AD: u16 = 0x88a8;
     let packets = [

@@ -6,7 +6,9 @@
 //! ```
 //!
 //! - [`masks`]: prefixes with the lists that contain them; a hop of the table is a set of lists.
+//! - [`tables`]: the lists, and their table in the kernel for each family.
 //! - [`filter`]: the program and its counters.
+//! - [`blocked`]: the lookup in a gate's program, of which the lists are a part.
 //!
 //! The first list in the order of priority that contains a source decides, whatever the length of its
 //! prefix: an allow list before the block lists is an exception from all of them (decision 18).
@@ -16,20 +18,22 @@
 //! Limits: [`MAX_LISTS`] lists. Up to eight, an address takes one byte in a chunk of the table; with more lists,
 //! two or four.
 
+pub mod blocked;
 pub mod filter;
 pub mod masks;
+pub mod tables;
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use fib::{Addr, Choice, Family, Full, Prefix, Rib, Updater};
+use fib::{Addr, Full, Prefix};
 use port::af_xdp::bpf::Program;
 
-use crate::{BpfArrays, KernelTable, ProgramError, Publication, TableError};
+use crate::{ProgramError, Publication, TableError};
 use filter::{Counts, Filter};
-use masks::ListMasks;
+use tables::ListTables;
 
 /// The maximum number of lists.
 pub const MAX_LISTS: usize = 30;
@@ -43,40 +47,9 @@ pub enum ListAction {
     Drop,
 }
 
-/// The prefixes of one family, in lists and in the kernel.
-struct Listed<A: Family> {
-    masks: ListMasks<A>,
-    updater: Updater<A>,
-    table: KernelTable<A>,
-    /// Changes are not yet in the kernel.
-    is_behind: bool,
-}
-
-impl<A: Family> Listed<A> {
-    fn new(name: &str, engine: Choice) -> Result<Self, BlockError> {
-        let files = BpfArrays::new(name);
-        let updater = Updater::new_in(Rib::new(), engine, 1, files.clone())?;
-        let table = KernelTable::new(&files, updater.fib())?;
-        Ok(Self { masks: ListMasks::default(), updater, table, is_behind: false })
-    }
-
-    /// Brings the table in the kernel up to date.
-    fn commit(&mut self) -> Result<(), BlockError> {
-        self.is_behind |= self.masks.has_changed();
-        if self.is_behind {
-            self.masks.apply(&mut self.updater);
-            self.updater.commit()?;
-            self.table.publish(self.updater.fib())?;
-            self.is_behind = false;
-        }
-        Ok(())
-    }
-}
-
 /// The lists of a host, and the program that acts on them.
 pub struct Blocker {
-    v4: Listed<u32>,
-    v6: Listed<u128>,
+    tables: ListTables,
     filter: Filter,
     program: Arc<Program>,
 }
@@ -91,12 +64,11 @@ impl Blocker {
         if actions.len() > MAX_LISTS {
             return Err(BlockError::Lists(actions.len()));
         }
-        // Single addresses all over the space make `flat` several times as large.
-        let v4 = Listed::new("blocked4", Choice::Rank)?;
-        let v6 = Listed::new("blocked6", Choice::Flat)?;
+        let tables = ListTables::new()?;
         let mut filter = Filter::new(actions)?;
-        let program = Arc::new(filter.load(v4.table.arrays(), v6.table.arrays())?);
-        Ok(Self { v4, v6, filter, program })
+        let (v4, v6) = tables.arrays();
+        let program = Arc::new(filter.load(v4, v6)?);
+        Ok(Self { tables, filter, program })
     }
 
     /// Replaces the prefixes of list number `list`, from the next commit on.
@@ -110,8 +82,7 @@ impl Blocker {
     /// O(prefixes of all lists).
     pub fn replace(&mut self, list: usize, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) {
         assert!(list < self.filter.lists(), "list {list} of {}", self.filter.lists());
-        self.v4.masks.replace(list, v4);
-        self.v6.masks.replace(list, v6);
+        self.tables.replace(list, v4, v6);
     }
 
     /// Puts an IPv4 prefix into a list or takes it out, from the next commit on. Returns whether that is a
@@ -122,7 +93,7 @@ impl Blocker {
     /// If there is no such list.
     pub fn set_v4(&mut self, list: usize, prefix: Prefix<u32>, listed: bool) -> bool {
         assert!(list < self.filter.lists(), "list {list} of {}", self.filter.lists());
-        self.v4.masks.set(list, prefix, listed)
+        self.tables.set_v4(list, prefix, listed)
     }
 
     /// The same for an IPv6 prefix.
@@ -132,7 +103,7 @@ impl Blocker {
     /// If there is no such list.
     pub fn set_v6(&mut self, list: usize, prefix: Prefix<u128>, listed: bool) -> bool {
         assert!(list < self.filter.lists(), "list {list} of {}", self.filter.lists());
-        self.v6.masks.set(list, prefix, listed)
+        self.tables.set_v6(list, prefix, listed)
     }
 
     /// Shows all changes to the program. After [`Publication::Replaced`] there is another
@@ -143,9 +114,8 @@ impl Blocker {
     /// [`BlockError`]; the program acts by the lists of the last commit, and the next commit makes
     /// another attempt.
     pub fn commit(&mut self) -> Result<Publication, BlockError> {
-        self.v4.commit()?;
-        self.v6.commit()?;
-        let (v4, v6) = (self.v4.table.arrays(), self.v6.table.arrays());
+        self.tables.commit()?;
+        let (v4, v6) = self.tables.arrays();
         if self.filter.is_of(v4, v6) {
             return Ok(Publication::InPlace);
         }
@@ -169,15 +139,12 @@ impl Blocker {
 
     /// Returns the lists that contain `addr`, a bit for each, as of the last commit.
     pub fn lists_of<A: Addr>(&self, addr: A) -> u32 {
-        match A::BITS {
-            ..=32 => self.v4.updater.fib().lookup(addr.to_u128() as u32).0,
-            _ => self.v6.updater.fib().lookup(addr.to_u128()).0,
-        }
+        self.tables.lists_of(addr)
     }
 
     /// Returns the bytes that the program may read of both tables.
     pub fn bytes(&self) -> usize {
-        self.v4.table.arrays().bytes() + self.v6.table.arrays().bytes()
+        self.tables.bytes()
     }
 }
 

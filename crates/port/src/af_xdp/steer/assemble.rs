@@ -9,7 +9,7 @@ use super::super::bpf::Map;
 use super::super::bpf::asm::{
     Action, Assembler, BadCode, Code, Cond, Helper, Label, Op, Reg, Size, context, half, word,
 };
-use super::blocked::BlockedSources;
+use super::blocked::{self, BlockedSources};
 use super::declined::DeclinedFlows;
 use super::driver_path::{self, DriverPath, PathExits};
 use super::frame_room::FrameRoom;
@@ -18,12 +18,11 @@ use super::protected::ProtectedPrefixes;
 use super::{SteeringOutcome, flow_key, priority_tags, vlan_tags};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
-/// Switches: the interface is only observed; some sources are blocked.
+/// Switches: the interface is only observed.
 pub(super) const OBSERVE_ONLY: u32 = 1;
-pub(super) const HAS_BLOCKED: u32 = 2;
 /// Switches: packets of a family may take the driver's path.
-pub(super) const FORWARDS_V4: u32 = 4;
-pub(super) const FORWARDS_V6: u32 = 8;
+pub(super) const FORWARDS_V4: u32 = 2;
+pub(super) const FORWARDS_V6: u32 = 4;
 
 /// The entries of the counters: those of outcomes, then the bytes of forwarded frames.
 pub(super) const FORWARDED_BYTES: u32 = SteeringOutcome::ALL.len() as u32;
@@ -61,7 +60,8 @@ pub(super) struct ProgramMaps {
     pub(super) switches: Map,
     pub(super) counts: Map,
     pub(super) locals: [Map; 2],
-    pub(super) blocked: Option<BlockedSources>,
+    /// The bytes of packets of blocked sources: a gate's.
+    pub(super) blocked_bytes: Option<Map>,
     pub(super) declined: Option<DeclinedFlows>,
     pub(super) protected: Option<ProtectedPrefixes>,
     /// The longest frame for the sockets, unless longer ones are refused.
@@ -81,15 +81,25 @@ pub(super) struct Variant {
     pub(super) several_buffers: bool,
 }
 
+/// The code of other crates in the program.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extensions<'m> {
+    pub(super) driver_path: Option<&'m dyn DriverPath>,
+    /// The lookup of blocked sources, for a gate's program.
+    pub(super) blocked: Option<&'m dyn BlockedSources>,
+}
+
 /// Assembles the program.
 pub(super) fn assemble<'m>(
     maps: &'m ProgramMaps,
     variant: Variant,
-    driver_path: Option<&'m dyn DriverPath>,
+    extensions: Extensions<'m>,
 ) -> Result<Code<'m>, BadCode> {
+    let driver_path = extensions.driver_path;
     let ProgramMaps { mac, secondary_macs, sockets, switches, counts, .. } = maps;
     let &ProgramMaps { guards, fail_closed, passes_expiring, .. } = maps;
-    let (vlans, blocked) = (maps.vlans.as_ref(), maps.blocked.as_ref());
+    let vlans = maps.vlans.as_ref();
+    let blocked = extensions.blocked.zip(maps.blocked_bytes.as_ref());
     let (declined, protected) = (maps.declined.as_ref(), maps.protected.as_ref());
     let room = maps.room.as_ref().filter(|_| variant.has_room);
     let [v4, v6] = &maps.locals;
@@ -191,9 +201,11 @@ pub(super) fn assemble<'m>(
         .load(Size::Word, R7, R0, 0)
         .jump_if32(Cond::Set, R7, OBSERVE_ONLY as i32, to(SteeringOutcome::Observed))
         .bind(take);
-    if let Some(blocked) = blocked {
-        blocked.emit_check(&mut asm, HAS_BLOCKED as i32, to(SteeringOutcome::Blocked));
-    }
+    let lookup = blocked.map(|(sources, bytes)| {
+        let entries = [asm.label(), asm.label()];
+        let drop = to(SteeringOutcome::Blocked);
+        (sources, entries, blocked::emit_check(&mut asm, entries, bytes, drop))
+    });
     if let Some(declined) = declined {
         declined.emit_check(&mut asm, to(SteeringOutcome::Declined));
     }
@@ -264,6 +276,9 @@ pub(super) fn assemble<'m>(
     if let (Some(path), Some(entries)) = (driver_path, entries) {
         let exits = PathExits { rest: redirect, forwarded: to(SteeringOutcome::Forwarded) };
         path.append(&mut asm, entries, exits, variant.several_buffers);
+    }
+    if let Some((sources, entries, exits)) = lookup {
+        sources.append(&mut asm, entries, exits);
     }
     asm.finish()
 }

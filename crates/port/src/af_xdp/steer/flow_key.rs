@@ -4,7 +4,7 @@
 //!   r10 - 64      - 56        - 52        - 48 ─────────────────────────── - 16
 //!     │ length: 64 │  unused   │ prefix's  │ source, destination, as in the header │
 //!     │            │           │ bits: 32  │                                       │
-//!                              └─ a blocked source's key ──┘
+//!                              └─ a protected source's key ┘
 //!                                          └─ a declined flow's key ──────────┘
 //! ```
 //!

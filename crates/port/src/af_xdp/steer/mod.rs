@@ -33,7 +33,7 @@
 //! - A queue whose worker has not received for 100 ms ([`STALL`]) while packets came is treated as
 //!   if it had no socket (`heartbeat.rs`).
 //! - Packets of sources that a gate blocks and of flows that it has declined are dropped, if the
-//!   gate installs them (`blocked.rs`, `declined.rs`), and so are packets for the host with a
+//!   gate sets them (`blocked.rs`, `declined.rs`), and so are packets for the host with a
 //!   source behind the gate (`protected.rs`); an observed interface drops none of them.
 //! - A router's program may forward packets itself, in front of the sockets (`driver_path.rs`).
 //! - An observed interface passes and counts the packets that it would have taken: one flag, read
@@ -57,10 +57,11 @@ mod priority_tags;
 mod protected;
 mod vlan_tags;
 
-pub use blocked::{InstalledPrefixes, SourcePrefix};
+pub use blocked::{BlockedSources, SourceExits};
 pub use driver_path::{DriverPath, PathExits};
 pub use heartbeat::STALL;
 pub use outcome::{SteeringCounters, SteeringOutcome};
+pub use prefix_set::SourcePrefix;
 pub use vlan_tags::VlanTags;
 
 use std::collections::HashSet;
@@ -72,10 +73,9 @@ use std::time::Duration;
 use super::bpf::asm::Helper;
 use super::bpf::{Kind, LoadError, Map, Program};
 use assemble::{
-    COUNTS, FORWARDED_BYTES, FORWARDS_V4, FORWARDS_V6, HAS_BLOCKED, OBSERVE_ONLY, ProgramMaps,
+    COUNTS, Extensions, FORWARDED_BYTES, FORWARDS_V4, FORWARDS_V6, OBSERVE_ONLY, ProgramMaps,
     Variant, assemble,
 };
-use blocked::BlockedSources;
 use declined::DeclinedFlows;
 use frame_room::FrameRoom;
 pub(super) use frame_room::joins_buffers;
@@ -117,8 +117,6 @@ impl FromIterator<IpAddr> for Locals {
 pub struct EarlyDropConfig {
     /// The number of declined flows.
     pub flows: u32,
-    /// The number of prefixes of blocked sources, exceptions included.
-    pub prefixes: u32,
     /// The number of prefixes of protected sources, exceptions included.
     pub protected: u32,
     /// Whether packets that no socket takes are dropped; otherwise they are left to the host.
@@ -161,8 +159,7 @@ impl Steering {
         Self::load(mac, queues, locals, None, true)
     }
 
-    /// The same for a gate, with this capacity for drops. If the kernel has no maps of prefixes,
-    /// their capacity is 0.
+    /// The same for a gate, with this capacity for drops.
     ///
     /// # Errors
     ///
@@ -195,9 +192,9 @@ impl Steering {
         let counts = Map::array(Kind::PercpuArray, "fp_steered", 8, COUNTS).map_err(failed)?;
         let v4 = Map::new(Kind::Hash, "fp_locals4", 4, 1, LOCALS).map_err(failed)?;
         let v6 = Map::new(Kind::Hash, "fp_locals6", 16, 1, LOCALS).map_err(failed)?;
-        let EarlyDropConfig { flows, prefixes, protected, fail_closed } =
-            guards.unwrap_or_default();
-        let blocked = (prefixes > 0).then(|| BlockedSources::new(prefixes).ok()).flatten();
+        let EarlyDropConfig { flows, protected, fail_closed } = guards.unwrap_or_default();
+        let blocked_bytes = guards.map(|_| Map::array(Kind::PercpuArray, "fp_blocked", 8, 1));
+        let blocked_bytes = blocked_bytes.transpose().map_err(failed)?;
         let declined =
             (flows > 0).then(|| DeclinedFlows::new(flows)).transpose().map_err(failed)?;
         let protected = (protected > 0)
@@ -216,7 +213,7 @@ impl Steering {
             switches,
             counts,
             locals: [v4, v6],
-            blocked,
+            blocked_bytes,
             declined,
             protected,
             room,
@@ -231,8 +228,9 @@ impl Steering {
         let without_room = Variant { has_room: false, ..coarse };
         // A kernel without the coarse clock has the exact one.
         let exact = Variant { clock: Helper::KtimeNs, ..without_room };
-        let attempt =
-            |variant| load_program(&maps, variant, None).map(|program| (program, variant));
+        let attempt = |variant| {
+            load_program(&maps, variant, Extensions::default()).map(|program| (program, variant))
+        };
         let loaded = attempt(coarse).or_else(|error| match maps.room {
             Some(_) => attempt(without_room),
             None => Err(error),
@@ -354,40 +352,13 @@ impl Steering {
         self.maps.declined.as_ref().map_or(Ok(0), DeclinedFlows::bytes)
     }
 
-    /// Drops packets of these sources from now on, and of no others: blocked prefixes, none within
-    /// another, each followed by its exceptions. Prefixes beyond the capacity are not dropped;
-    /// without capacity, none is.
-    ///
-    /// # Errors
-    ///
-    /// Those of `bpf(2)` if an entry cannot be removed: then no packet is dropped.
-    pub fn set_blocked(&self, list: &[SourcePrefix]) -> io::Result<InstalledPrefixes> {
-        let Some(blocked) = &self.maps.blocked else {
-            return Ok(InstalledPrefixes { installed: 0, omitted: list.len() });
-        };
-        let done = blocked.set(list);
-        let any = done.as_ref().is_ok_and(|written| written.installed > 0);
-        self.switch(HAS_BLOCKED, any)?;
-        done
-    }
-
-    /// Returns whether packets of a source are dropped as blocked.
-    ///
-    /// # Errors
-    ///
-    /// Those of `bpf(2)`.
-    pub fn blocks(&self, source: IpAddr) -> io::Result<bool> {
-        let on = *self.on.lock().unwrap_or_else(PoisonError::into_inner) & HAS_BLOCKED != 0;
-        self.maps.blocked.as_ref().filter(|_| on).map_or(Ok(false), |blocked| blocked.drops(source))
-    }
-
     /// Counts the bytes of dropped packets of blocked sources.
     ///
     /// # Errors
     ///
     /// Those of `bpf(2)`.
     pub fn blocked_bytes(&self) -> io::Result<u64> {
-        self.maps.blocked.as_ref().map_or(Ok(0), BlockedSources::bytes)
+        self.maps.blocked_bytes.as_ref().map_or(Ok(0), |bytes| bytes.counter(0))
     }
 
     /// Sets the prefixes behind the gate, and their exceptions (`drops` false): a packet for the
@@ -514,10 +485,23 @@ impl Steering {
     ///
     /// [`LoadError`].
     pub fn load_with(&self, path: Option<&dyn DriverPath>) -> Result<Program, LoadError> {
-        load_program(&self.maps, self.variant, path)
+        load_program(&self.maps, self.variant, Extensions { driver_path: path, blocked: None })
     }
 
-    /// Sets the present program: one of [`load_with`](Self::load_with).
+    /// Loads the program of a gate again, with the lookup of blocked sources or without any. All maps stay, and
+    /// their counts.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`].
+    pub fn load_blocking(
+        &self,
+        sources: Option<&dyn BlockedSources>,
+    ) -> Result<Program, LoadError> {
+        load_program(&self.maps, self.variant, Extensions { driver_path: None, blocked: sources })
+    }
+
+    /// Sets the present program: one of [`load_with`](Self::load_with) or [`load_blocking`](Self::load_blocking).
     pub fn set_program(&self, program: Program) {
         *self.program.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(program);
     }
@@ -542,9 +526,9 @@ impl Steering {
 fn load_program(
     maps: &ProgramMaps,
     variant: Variant,
-    path: Option<&dyn DriverPath>,
+    extensions: Extensions<'_>,
 ) -> Result<Program, LoadError> {
-    let code = assemble(maps, variant, path)
+    let code = assemble(maps, variant, extensions)
         .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
     if variant.several_buffers {
         Program::load_multi_buffer("fp_steer", &code)

@@ -13,6 +13,23 @@ use super::super::bpf::{Kind, Map};
 use super::flow_key::BITS;
 use Reg::{R0, R2, R8, R10};
 
+/// A prefix of sources, or an exception within one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourcePrefix {
+    /// The prefix's address.
+    pub address: IpAddr,
+    /// Its length in bits.
+    pub len: u8,
+    /// Whether its packets are dropped; otherwise it is an exception.
+    pub drops: bool,
+}
+
+impl SourcePrefix {
+    pub(super) fn key(&self) -> PrefixKey {
+        (self.address, self.len)
+    }
+}
+
 /// A prefix: its address and its length.
 pub(super) type PrefixKey = (IpAddr, u8);
 
@@ -48,11 +65,6 @@ impl PrefixSet {
         })
     }
 
-    /// Returns the capacity for prefixes of IPv4 and of IPv6.
-    pub(super) fn room(&self) -> [usize; 2] {
-        [self.v4.entries() as usize, self.v6.entries() as usize]
-    }
-
     pub(super) fn written(&self) -> MutexGuard<'_, Marks> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,12 +88,6 @@ impl PrefixSet {
             written.remove(&key);
         }
         Ok(())
-    }
-
-    /// Returns the mark of the longest prefix that covers an address, if there is one.
-    pub(super) fn find(&self, address: IpAddr) -> io::Result<Option<bool>> {
-        let key = (address, if address.is_ipv4() { 32 } else { 128 });
-        Ok(self.map(key).lookup(&encode_key(key))?.map(|mark| mark != [0]))
     }
 
     /// Emits code for a packet whose flow is on the stack: jumps to `none`, unless the longest

@@ -18,9 +18,8 @@ use std::io;
 
 use super::super::bpf::asm::{Assembler, Label};
 use super::super::bpf::{Kind, Map};
-use super::blocked::SourcePrefix;
 use super::flow_key;
-use super::prefix_set::{PrefixKey, PrefixSet};
+use super::prefix_set::{PrefixKey, PrefixSet, SourcePrefix};
 
 /// The maps of one interface.
 #[derive(Debug)]
