@@ -110,9 +110,9 @@ fn automatic_choice_is_storable_and_other_engines_are_refused() {
     }
     check::<u32>();
     check::<u128>();
-    let fib = Fib::build(&Rib::<u32>::new(), Choice::Lulea, 1).unwrap();
+    let fib = Fib::build(&Rib::<u32>::new(), Choice::SailL, 1).unwrap();
     let refused = Writer::new().table("t", &fib).unwrap_err().to_string();
-    assert!(refused.starts_with("engine lulea has no image format"), "{refused}");
+    assert!(refused.starts_with("engine sail_l has no image format"), "{refused}");
     assert!(refused.contains("rank, flat, dir24_8, poptrie"), "{refused}");
 }
 
