@@ -128,6 +128,21 @@ wait "$launched" || fail "block ended with $?: $(cat "$work/folder.log")"
 json '(one,) = d["lists"]
 assert one["v4"] == 1 and one["packets"] >= 9, d' <"$work/folder.json" || fail "other counters by a folder"
 
+# A line that expires, and one whose time is none.
+put bad "203.0.113.5 expires=$(date -u -d '+5 seconds' +%FT%TZ)" 198.51.100.7
+launch server "$program" block s0 --block "$work/bad" -j >"$work/expiry.json" 2>"$work/expiry.log"
+wait_for 20 attached || fail "no program: $(cat "$work/expiry.log")"
+! answered 203.0.113.5 || fail "a line that expires has no effect before"
+wait_for 15 answered 203.0.113.5 || fail "a line does not expire"
+! answered 198.51.100.7 || fail "another line ends, too"
+put bad "203.0.113.5 expires=tomorrow"
+wait_for 15 grep -qF '`expires=tomorrow`: a time is needed' "$work/expiry.log" || fail "it does not name a bad time"
+! answered 198.51.100.7 || fail "a list with a bad time is applied"
+kill -INT "$launched"
+wait "$launched" || fail "block ended with $?: $(cat "$work/expiry.log")"
+json '(bad,) = d["lists"]
+assert (bad["v4"], bad["expiring"]) == (1, 0), d' <"$work/expiry.json" || fail "other counters after an expiry"
+
 # Exactly the packets that were sent, and none is dropped while it observes.
 put bad 203.0.113.0/24
 launch server "$program" block s0 "${arguments[@]}" --observe --mode generic --interval 1 >"$work/second.txt" 2>"$work/second.log"

@@ -23,6 +23,7 @@ const BGP: u16 = 179;
 const ESTABLISHED: &str = "01";
 
 /// Addresses that no block list may contain, and the reason.
+#[derive(Default)]
 pub(super) struct Protected {
     v4: Vec<(u32, String)>,
     v6: Vec<(u128, String)>,
@@ -31,7 +32,7 @@ pub(super) struct Protected {
 impl Protected {
     /// Collects the addresses of this host, and of its BGP neighbors.
     pub(super) fn of_this_host() -> anyhow::Result<Self> {
-        let mut protected = Self { v4: Vec::new(), v6: Vec::new() };
+        let mut protected = Self::default();
         for interface in getifaddrs().context("listing the addresses of this host")? {
             let Some(address) = interface.address else { continue };
             let why = format!("an address of {}", interface.interface_name);
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn list_with_a_protected_address_or_everything_is_held() {
-        let mut protected = Protected { v4: Vec::new(), v6: Vec::new() };
+        let mut protected = Protected::default();
         protected.add("192.0.2.1".parse().unwrap(), "an address of eth0".into());
         protected.add("::ffff:192.0.2.9".parse().unwrap(), "mapped".into());
         protected.add("2001:db8::1".parse().unwrap(), "an address of eth0".into());

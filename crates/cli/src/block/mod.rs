@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use ::xdp::block::BlockError;
 use ::xdp::{Blocker, ListAction, Publication};
 use anyhow::ensure;
+use jiff::Timestamp;
 use output::progress;
 
 use crate::stop::{SIGINT, SIGTERM, flag_on_sighup, flag_on_signals};
@@ -47,7 +48,8 @@ pub(crate) struct Args {
     interfaces: Vec<String>,
     /// File of prefixes whose packets are dropped, or folder of such files; may be given several times
     ///
-    /// A line is a prefix or an address, and may have more words or a comment. The file may be compressed.
+    /// A line is a prefix or an address, and may have more words or a comment. With the word
+    /// expires=2026-12-01T00:00:00Z behind the prefix, it ends at that time. The file may be compressed.
     /// It is read again when it changes; write a new file and rename it.
     #[arg(long, value_name = "FILE", required = true)]
     block: Vec<PathBuf>,
@@ -144,28 +146,13 @@ fn open_lists(args: &Args) -> anyhow::Result<Vec<List>> {
 
 /// Reads the files that have changed, and shows the changes to the program.
 fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attachment], accepts_all: bool) {
+    let mut changed = expire(lists, blocker);
     // A shorter allow list may be a reason to hold the lists after it.
     let all = accepts_all || lists.iter().any(|list| list.allows() && list.has_changed());
-    if !all && !lists.iter().any(List::has_changed) {
-        return;
-    }
-    let mut protected = match Protected::of_this_host() {
-        Ok(protected) => protected,
-        Err(error) => return log::error!("{error:#}; the lists stay as they were"),
-    };
-    let mut changed = Vec::new();
-    for (number, list) in lists.iter_mut().enumerate() {
-        // An allow list is read in any case: its addresses are no reason to hold the lists after it.
-        if !all && !list.allows() && !list.has_changed() {
-            continue;
-        }
-        match list.read(&mut protected, accepts_all) {
-            Ok(Some((v4, v6))) => {
-                blocker.replace(number, &v4, &v6);
-                changed.push(number);
-            }
-            Ok(None) => {}
-            Err(error) => log::error!("{error:#}; the list stays as it was"),
+    if all || lists.iter().any(List::has_changed) {
+        match Protected::of_this_host() {
+            Ok(protected) => changed.extend(read(lists, blocker, protected, all, accepts_all)),
+            Err(error) => log::error!("{error:#}; the lists stay as they were"),
         }
     }
     if changed.is_empty() {
@@ -185,6 +172,51 @@ fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attachment], a
             log::error!("{error}; the lists stay as they were, and the next change applies all");
         }
     }
+}
+
+/// Removes the prefixes that have expired, and returns the lists that have changed.
+fn expire(lists: &mut [List], blocker: &mut Blocker) -> Vec<usize> {
+    let now = Timestamp::now();
+    let mut changed = Vec::new();
+    for (number, list) in lists.iter_mut().enumerate() {
+        let (v4, v6) = list.take_expired(now);
+        for &prefix in &v4 {
+            blocker.set_v4(number, prefix, false);
+        }
+        for &prefix in &v6 {
+            blocker.set_v6(number, prefix, false);
+        }
+        if v4.len() + v6.len() > 0 {
+            changed.push(number);
+        }
+    }
+    changed
+}
+
+/// Reads the lists that have changed, or `all`, and returns those that are applied.
+fn read(
+    lists: &mut [List],
+    blocker: &mut Blocker,
+    mut protected: Protected,
+    all: bool,
+    accepts_all: bool,
+) -> Vec<usize> {
+    let mut changed = Vec::new();
+    for (number, list) in lists.iter_mut().enumerate() {
+        // An allow list is read in any case: its addresses are no reason to hold the lists after it.
+        if !all && !list.allows() && !list.has_changed() {
+            continue;
+        }
+        match list.read(&mut protected, accepts_all) {
+            Ok(Some((v4, v6))) => {
+                blocker.replace(number, &v4, &v6);
+                changed.push(number);
+            }
+            Ok(None) => {}
+            Err(error) => log::error!("{error:#}; the list stays as it was"),
+        }
+    }
+    changed
 }
 
 fn log_start(args: &Args, lists: &[List], attached: &[Attachment]) {

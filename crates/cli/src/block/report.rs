@@ -84,6 +84,7 @@ fn describe(list: &List) -> Value {
         "action": action(list),
         "v4": v4,
         "v6": v6,
+        "expiring": list.expiring(),
         "held": list.held(),
     })
 }
