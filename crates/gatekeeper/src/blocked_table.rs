@@ -157,9 +157,14 @@ fn follow(requests: &Receiver<Request>, front: &Interface, state: &State) {
             let mut tables = lock(&state.tables);
             let result = put(&v4, &v6, all == 0, front, &mut tables);
             if result.is_err() {
-                // Half a list drops nothing.
+                // After a failure the program drops nothing.
+                if front.set_blocked(None).is_err()
+                    && let Some(tables) = &mut *tables
+                {
+                    tables.replace(BLOCKED, &[], &[]);
+                    let _ = tables.commit();
+                }
                 *tables = None;
-                let _ = front.set_blocked(None);
             }
             result
         };

@@ -1,5 +1,6 @@
 //! The full Internet tables of the data, in the kernel, beside their routes.
 #![allow(unreachable_pub, dead_code, reason = "several test programs each use some of it")]
+#![expect(clippy::print_stdout, reason = "`cargo xtask exhaustive` shows how far it is")]
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -103,5 +104,6 @@ impl<A: Family> InKernel<A> {
             }
             self.agree(&addrs, cfg!(feature = "exhaustive"));
         }
+        println!("{} routes, {} borders, {RANDOM} addresses agree", rib.len(), 4 * rib.len());
     }
 }
