@@ -10,6 +10,7 @@
 # The events: a gate killed with SIGKILL, and started again at once as systemd would; the end of a gate's BGP
 # session; the orderly restart of a gate, after which it knows its flows; a policy script that fails from then
 # on. None of them may stop a granted flow for more than a second, and the last must not stop any.
+# runs alone: a silence has a limit, and beside other tests one of ten seconds has been seen
 . "$(dirname "$0")/lib/namespaces.sh"
 heartbeat=$here/smoke/lib/heartbeat.py
 
