@@ -167,6 +167,20 @@ has_line 'held: 10.0.0.0/8 contains 10.1.0.1' <"$work/check" || fail "--check pr
 put allow 203.0.113.128/25 10.1.0.0/24
 refuse_check || fail "--check refuses bogons though the host's own address is allowed: $(cat "$work/check")"
 
+# An allow list that no longer protects the host from a list after it is held.
+launch server "$program" block s0 --allow "$work/allow" --block "$work/bad" >"$work/danger.txt" 2>"$work/danger.log"
+wait_for 20 attached || fail "no program: $(cat "$work/danger.log")"
+answered 10.1.0.2 || fail "an allowed neighbor is not answered"
+put allow 203.0.113.128/25 198.51.100.0/24
+wait_for 15 grep -qF "allow: the list is held: without its former prefixes" "$work/danger.log" ||
+    fail "an allow list that is needed is not held: $(cat "$work/danger.log")"
+answered 10.1.0.2 || fail "the host is cut off"
+put bad 192.0.2.0/24 127.0.0.0/8
+wait_for 15 eval '! answered 192.0.2.77' || fail "a list without danger is not applied"
+answered 10.1.0.2 || fail "the host is cut off by the next change"
+kill -INT "$launched"
+wait "$launched" || fail "block ended with $?: $(cat "$work/danger.log")"
+
 refuse 1 "no interface eth9" within server "$program" block eth9 "${arguments[@]}"
 refuse 1 "reading the list $work/none" within server "$program" block s0 --block "$work/none"
 refuse 1 "the file is given twice" within server "$program" block s0 --block "$work/bad" --block "$work/bad"

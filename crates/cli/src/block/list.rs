@@ -39,6 +39,8 @@ pub(super) struct List {
     /// The prefixes that expire, the first of them last.
     expiring: Vec<(Timestamp, AnyPrefix)>,
     held: Option<String>,
+    /// It is held because it would cut this host off.
+    endangers_host: bool,
 }
 
 impl List {
@@ -50,6 +52,7 @@ impl List {
             applied: [0; 2],
             expiring: Vec::new(),
             held: None,
+            endangers_host: false,
         }
     }
 
@@ -100,6 +103,18 @@ impl List {
         self.held.as_deref()
     }
 
+    /// Returns whether it is held because it would cut this host off.
+    pub(super) fn endangers_host(&self) -> bool {
+        self.endangers_host
+    }
+
+    /// Holds the content that was read last; `before` prefixes stay applied.
+    pub(super) fn hold(&mut self, reason: String, before: [usize; 2]) {
+        log::error!("{}: the list is held: {reason}", self.path.display());
+        self.held = Some(reason);
+        self.applied = before;
+    }
+
     /// Returns whether any file is another one than was read last.
     pub(super) fn has_changed(&self) -> bool {
         version(&self.path) != self.version
@@ -141,6 +156,7 @@ impl List {
             ListAction::Drop => protected.reason(&v4, &v6),
             ListAction::Pass => None,
         };
+        self.endangers_host = contains.is_some();
         let shrinks = if accepts_all { None } else { hold::shrinks(self.len(), after) };
         self.held = contains.or(shrinks);
         if let Some(reason) = &self.held {

@@ -148,7 +148,9 @@ fn open_lists(args: &Args) -> anyhow::Result<Vec<List>> {
 fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attachment], accepts_all: bool) {
     let mut changed = expire(lists, blocker);
     // A shorter allow list may be a reason to hold the lists after it.
-    let all = accepts_all || lists.iter().any(|list| list.allows() && list.has_changed());
+    let is_open = |list: &List| list.has_changed() || list.held().is_some();
+    let all = accepts_all
+        || lists.iter().any(List::has_changed) && lists.iter().any(|l| l.allows() && is_open(l));
     if all || lists.iter().any(List::has_changed) {
         match Protected::of_this_host() {
             Ok(protected) => changed.extend(read(lists, blocker, protected, all, accepts_all)),
@@ -193,7 +195,8 @@ fn expire(lists: &mut [List], blocker: &mut Blocker) -> Vec<usize> {
     changed
 }
 
-/// Reads the lists that have changed, or `all`, and returns those that are applied.
+/// Reads the lists that have changed, or `all`, and returns those that are applied. An allow list without which a list
+/// after it would cut this host off stays as it was.
 fn read(
     lists: &mut [List],
     blocker: &mut Blocker,
@@ -201,19 +204,36 @@ fn read(
     all: bool,
     accepts_all: bool,
 ) -> Vec<usize> {
-    let mut changed = Vec::new();
+    let mut contents = Vec::new();
     for (number, list) in lists.iter_mut().enumerate() {
         // An allow list is read in any case: its addresses are no reason to hold the lists after it.
         if !all && !list.allows() && !list.has_changed() {
             continue;
         }
+        let (before, is_other) = (list.applied(), list.has_changed() || list.held().is_some());
         match list.read(&mut protected, accepts_all) {
-            Ok(Some((v4, v6))) => {
+            Ok(Some(content)) => contents.push((number, content, before, is_other)),
+            Ok(None) => {}
+            Err(error) => log::error!("{error:#}; the list stays as it was"),
+        }
+    }
+    let danger = lists.iter().find(|list| list.endangers_host()).and_then(|list| {
+        Some(format!(
+            "without its former prefixes, {} is a danger: {}",
+            list.path().display(),
+            list.held()?
+        ))
+    });
+    let mut changed = Vec::new();
+    for (number, (v4, v6), before, is_other) in contents {
+        match &danger {
+            Some(reason) if is_other && lists[number].allows() => {
+                lists[number].hold(reason.clone(), before);
+            }
+            _ => {
                 blocker.replace(number, &v4, &v6);
                 changed.push(number);
             }
-            Ok(None) => {}
-            Err(error) => log::error!("{error:#}; the list stays as it was"),
         }
     }
     changed
