@@ -93,7 +93,7 @@ enum Verb {
     /// The tests of tables, images and the arena under AddressSanitizer
     Asan,
     /// All 2^32 IPv4 addresses against a painted array, 200 million of IPv6, real streams and a million
-    /// updates: every engine, some minutes each; 64 FIBs
+    /// updates: every engine, some minutes each; 64 FIBs; as root, 10^9 addresses of tables in the kernel
     Exhaustive {
         /// Only these engines
         #[arg(long, value_name = "NAME,...")]

@@ -7,12 +7,14 @@
 //! - an address of this host that no allow list contains, other than a loopback address;
 //! - such a neighbor of a BGP session of this host (a TCP connection with port 179);
 //!
-//! and any list if it has become less than half as long. SIGHUP applies a shorter list, after a look at it.
+//! and an allow list without which a block list that is applied would contain such an address; and any list if it
+//! has become less than half as long. SIGHUP applies a shorter list, after a look at it.
 
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ::xdp::Blocker;
 use anyhow::Context;
 use fib::{Addr, Prefix};
 use nix::ifaddrs::getifaddrs;
@@ -68,6 +70,19 @@ impl Protected {
     pub(super) fn allow(&mut self, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) {
         self.v4.retain(|(addr, _)| !v4.iter().any(|prefix| prefix.contains(*addr)));
         self.v6.retain(|(addr, _)| !v6.iter().any(|prefix| prefix.contains(*addr)));
+    }
+
+    /// Returns a protected address, and what it is, of which `is_uncovered` holds for the lists of `blocker` that
+    /// contain it.
+    pub(super) fn uncovered(
+        &self,
+        is_uncovered: impl Fn(u32) -> bool,
+        blocker: &Blocker,
+    ) -> Option<String> {
+        let v4 = self.v4.iter().find(|(addr, _)| is_uncovered(blocker.lists_of(*addr)));
+        let v6 = || self.v6.iter().find(|(addr, _)| is_uncovered(blocker.lists_of(*addr)));
+        v4.map(|(addr, why)| format!("{}, {why}", Ipv4Addr::from(*addr)))
+            .or_else(|| v6().map(|(addr, why)| format!("{}, {why}", Ipv6Addr::from(*addr))))
     }
 
     /// Returns the reason to hold a block list with these prefixes.

@@ -39,8 +39,6 @@ pub(super) struct List {
     /// The prefixes that expire, the first of them last.
     expiring: Vec<(Timestamp, AnyPrefix)>,
     held: Option<String>,
-    /// It is held because it would cut this host off.
-    endangers_host: bool,
 }
 
 impl List {
@@ -52,7 +50,6 @@ impl List {
             applied: [0; 2],
             expiring: Vec::new(),
             held: None,
-            endangers_host: false,
         }
     }
 
@@ -103,9 +100,9 @@ impl List {
         self.held.as_deref()
     }
 
-    /// Returns whether it is held because it would cut this host off.
-    pub(super) fn endangers_host(&self) -> bool {
-        self.endangers_host
+    /// Returns whether its present content is not applied: it has changed, or is held.
+    pub(super) fn is_pending(&self) -> bool {
+        self.held.is_some() || self.has_changed()
     }
 
     /// Holds the content that was read last; `before` prefixes stay applied.
@@ -156,7 +153,6 @@ impl List {
             ListAction::Drop => protected.reason(&v4, &v6),
             ListAction::Pass => None,
         };
-        self.endangers_host = contains.is_some();
         let shrinks = if accepts_all { None } else { hold::shrinks(self.len(), after) };
         self.held = contains.or(shrinks);
         if let Some(reason) = &self.held {

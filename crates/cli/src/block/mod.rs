@@ -148,10 +148,9 @@ fn open_lists(args: &Args) -> anyhow::Result<Vec<List>> {
 fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attachment], accepts_all: bool) {
     let mut changed = expire(lists, blocker);
     // A shorter allow list may be a reason to hold the lists after it.
-    let is_open = |list: &List| list.has_changed() || list.held().is_some();
-    let all = accepts_all
-        || lists.iter().any(List::has_changed) && lists.iter().any(|l| l.allows() && is_open(l));
-    if all || lists.iter().any(List::has_changed) {
+    let has_changed = lists.iter().any(List::has_changed);
+    let all = accepts_all || has_changed && lists.iter().any(|l| l.allows() && l.is_pending());
+    if all || has_changed {
         match Protected::of_this_host() {
             Ok(protected) => changed.extend(read(lists, blocker, protected, all, accepts_all)),
             Err(error) => log::error!("{error:#}; the lists stay as they were"),
@@ -210,25 +209,29 @@ fn read(
         if !all && !list.allows() && !list.has_changed() {
             continue;
         }
-        let (before, is_other) = (list.applied(), list.has_changed() || list.held().is_some());
+        let (before, is_pending) = (list.applied(), list.is_pending());
         match list.read(&mut protected, accepts_all) {
-            Ok(Some(content)) => contents.push((number, content, before, is_other)),
+            Ok(Some(content)) => contents.push((number, content, before, is_pending)),
             Ok(None) => {}
             Err(error) => log::error!("{error:#}; the list stays as it was"),
         }
     }
-    let danger = lists.iter().find(|list| list.endangers_host()).and_then(|list| {
-        Some(format!(
-            "without its former prefixes, {} is a danger: {}",
-            list.path().display(),
-            list.held()?
-        ))
-    });
+    let is_new = |number| contents.iter().any(|&(of, ..)| of == number);
+    let bits = |which: &dyn Fn(usize, &List) -> bool| {
+        let numbered = lists.iter().enumerate().filter(|(number, list)| which(*number, list));
+        numbered.fold(0, |bits, (number, _)| bits | 1_u32 << number)
+    };
+    let allowing = bits(&|_, list| list.allows());
+    // New block lists have been compared with the allow lists when they were read.
+    let blocking = bits(&|number, list| !list.allows() && !is_new(number));
+    let danger =
+        protected.uncovered(|lists| lists & allowing != 0 && lists & blocking != 0, blocker);
     let mut changed = Vec::new();
-    for (number, (v4, v6), before, is_other) in contents {
+    for (number, (v4, v6), before, is_pending) in contents {
         match &danger {
-            Some(reason) if is_other && lists[number].allows() => {
-                lists[number].hold(reason.clone(), before);
+            Some(address) if is_pending && lists[number].allows() => {
+                let reason = format!("without its former prefixes, {address}, would be blocked");
+                lists[number].hold(reason, before);
             }
             _ => {
                 blocker.replace(number, &v4, &v6);

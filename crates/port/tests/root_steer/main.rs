@@ -511,7 +511,7 @@ fn packet_without_socket_is_dropped_when_fail_closed() {
     assert_eq!(run(&front, &undecided[0]), SteeringOutcome::Observed);
 }
 
-/// A lookup without a table: one source of IPv4, and the sources of IPv6 with this upper half and lower one.
+/// A lookup without a table: one source of each family is blocked.
 #[derive(Debug)]
 struct Few {
     v4: u32,
