@@ -178,6 +178,11 @@ answered 10.1.0.2 || fail "the host is cut off"
 put bad 192.0.2.0/24 127.0.0.0/8
 wait_for 15 eval '! answered 192.0.2.77' || fail "a list without danger is not applied"
 answered 10.1.0.2 || fail "the host is cut off by the next change"
+# A list that is held, and so not applied, holds no allow list.
+put bad 10.0.0.0/8 192.0.2.0/24
+wait_for 15 grep -qF "10.0.0.0/8 contains 10.1.0.1" "$work/danger.log" || fail "not held: $(cat "$work/danger.log")"
+put allow 203.0.113.128/25 192.0.2.77
+wait_for 15 answered 192.0.2.77 || fail "an allow list is held by a list that is not applied"
 kill -INT "$launched"
 wait "$launched" || fail "block ended with $?: $(cat "$work/danger.log")"
 

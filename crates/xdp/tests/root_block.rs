@@ -2,7 +2,8 @@
 //!
 //! Needs root (`CAP_BPF`), hence the feature `root-tests`.
 
-use std::path::PathBuf;
+mod full;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -192,10 +193,6 @@ fn thirty_lists_are_the_most() {
 /// list.
 #[test]
 fn real_lists_agree_with_a_search() {
-    let data = std::env::var_os("FINGERPOST_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
     let names = [
         "firehol_level1-2026.netset",
         "firehol_level2-2026.netset",
@@ -206,7 +203,7 @@ fn real_lists_agree_with_a_search() {
     let mut blocker = Blocker::new(&[ListAction::Drop; 5]).unwrap();
     let mut ranges: Vec<Vec<(u32, u32)>> = Vec::new();
     for (nth, name) in names.iter().enumerate() {
-        let path = data.join(format!("list-{name}.gz"));
+        let path = full::path(&format!("list-{name}.gz"));
         let list = feed::load(&path, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
         let prefixes: Vec<Prefix<u32>> = list.v4.iter().map(|&(prefix, _)| prefix).collect();
         blocker.replace(nth, &prefixes, &[]);
