@@ -1,44 +1,9 @@
 #!/usr/bin/env bash
 # `fingerpost block` protects a host: packets of listed sources end before its kernel, all others reach it.
 #
-#   client c0 ── s0 server      10.1.0.2 ── 10.1.0.1, fd01::2 ── fd01::1; the client has listed addresses, too
-#
 # Lists of both families, an exception before them, counters to the packet; files that change while packets come, up to
 # a table that outgrows its arrays; contents that are held, and SIGHUP; a process that is killed; wrong arguments.
-. "$(dirname "$0")/lib/namespaces.sh"
-
-namespace client
-namespace server
-join client c0 02:00:00:00:01:02 server s0 02:00:00:00:01:01
-sources=(203.0.113.5 203.0.113.200 198.51.100.7 192.0.2.77 2001:db8:9::5 2001:db8:9:1::5)
-addresses() {
-    within client ip addr add 10.1.0.2/24 dev c0
-    within server ip addr add 10.1.0.1/24 dev s0
-    within client ip addr add fd01::2/64 dev c0
-    within server ip addr add fd01::1/64 dev s0
-    local source
-    for source in "${sources[@]}"; do
-        case $source in
-        *:*) within client ip addr add "$source/128" dev c0 && within server ip route add "$source" via fd01::2 ;;
-        *) within client ip addr add "$source/32" dev c0 && within server ip route add "$source" via 10.1.0.2 ;;
-        esac
-    done
-    # Neighbors do not ask from a listed source.
-    within client ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0
-    within client ip -6 neigh replace fd01::1 lladdr 02:00:00:00:01:01 dev c0
-    within server ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev s0
-    within server ip -6 neigh replace fd01::2 lladdr 02:00:00:00:01:02 dev s0
-}
-addresses
-
-# Whether three pings from a source are answered.
-answered() { # SOURCE
-    local target=10.1.0.1
-    case $1 in *:*) target=fd01::1 ;; esac
-    within client ping -q -c 3 -i 0.02 -W 1 -I "$1" "$target" | has_line " 0% packet loss"
-}
-put() { printf '%s\n' "${@:2}" >"$work/new" && mv "$work/new" "$work/$1"; } # FILE LINE...
-attached() { within server ip link show s0 | has_line 'xdp'; }
+. "$(dirname "$0")/lib/block_topology.sh"
 
 put allow 203.0.113.128/25 2001:db8:9:1::/64
 put bad "# unwanted sources" "203.0.113.0/24 a word for people" 198.51.100.7
@@ -188,6 +153,6 @@ wait "$launched" || fail "block ended with $?: $(cat "$work/danger.log")"
 
 refuse 1 "no interface eth9" within server "$program" block eth9 "${arguments[@]}"
 refuse 1 "reading the list $work/none" within server "$program" block s0 --block "$work/none"
-refuse 1 "the file is given twice" within server "$program" block s0 --block "$work/bad" --block "$work/bad"
+refuse 1 "the list is given twice" within server "$program" block s0 --block "$work/bad" --block "$work/bad"
 refuse 2 "required" within server "$program" block s0
 refuse 1 "CAP_BPF and CAP_NET_ADMIN" setpriv --bounding-set -all --inh-caps -all "$program" block lo --block "$work/worse"

@@ -14,12 +14,13 @@ use spdx::{Expression, ParseMode};
 use crate::metadata::host;
 
 /// The licenses whose terms a distribution of the program meets.
-const ACCEPTED: [&str; 10] = [
+const ACCEPTED: [&str; 11] = [
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
+    "ISC",
     "MIT",
     "Unicode-3.0",
     "Unlicense",

@@ -5,6 +5,7 @@
 //! checksums, the kernel answers the pings), so a missing one is never a reason to leave a test
 //! out. As root the step installs it; otherwise the step fails with its name.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A Debian package, and a command that works once it is there.
@@ -14,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 33] = [
+const PACKAGES: [Package; 35] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -29,6 +30,9 @@ const PACKAGES: [Package; 33] = [
     ("python3-prometheus-client", &["/usr/bin/python3", "-c", "import prometheus_client"]),
     // The page is looked at by a browser.
     ("chromium", &["chromium", "--version"]),
+    ("crowdsec", &["cscli", "version"]),
+    // Certificates and a server for HTTPS.
+    ("openssl", &["openssl", "version"]),
     ("traceroute", &["traceroute", "-V"]),
     ("mtr-tiny", &["mtr", "--version"]),
     ("iputils-tracepath", &["tracepath", "-V"]),
@@ -142,9 +146,28 @@ fn missing(packages: &[Package]) -> Vec<&'static str> {
 }
 
 fn install(packages: &[&str]) -> bool {
+    if packages.contains(&"crowdsec")
+        && let Err(error) = keep_crowdsec_local()
+    {
+        println!("{CROWDSEC_API}: {error}");
+        return false;
+    }
     let mut words = vec!["install", "-y", "-qq", "--no-install-recommends"];
     words.extend(packages);
     apt(&words)
+}
+
+/// The file whose absence makes the package crowdsec register this machine with the project's servers.
+const CROWDSEC_API: &str = "/etc/crowdsec/online_api_credentials.yaml";
+
+/// Makes the installation of crowdsec register nothing: the tests need no more than its local server.
+fn keep_crowdsec_local() -> std::io::Result<()> {
+    let file = Path::new(CROWDSEC_API);
+    if !file.exists() {
+        std::fs::create_dir_all("/etc/crowdsec")?;
+        std::fs::write(file, "# not registered with the central API\n")?;
+    }
+    Ok(())
 }
 
 fn apt(words: &[&str]) -> bool {

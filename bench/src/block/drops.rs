@@ -53,13 +53,19 @@ trait Filter {
     fn dropped(&self) -> anyhow::Result<u64>;
 }
 
-impl Filter for Blocker {
+/// Lists, and the program that acts on them.
+struct Loaded {
+    blocker: Blocker,
+    program: Program,
+}
+
+impl Filter for Loaded {
     fn program(&self) -> &Program {
-        self.program()
+        &self.program
     }
 
     fn dropped(&self) -> anyhow::Result<u64> {
-        Ok(self.counts()?.lists[0].packets)
+        Ok(self.blocker.counts()?.lists[0].packets)
     }
 }
 
@@ -306,10 +312,11 @@ pub(super) fn measure(
     let mut blocker = Blocker::new(&[ListAction::Drop])?;
     blocker.replace(0, list, &[]);
     blocker.commit()?;
+    let program = blocker.load()?;
     let routes: Vec<(Prefix<u32>, Hop)> = list.iter().map(|&prefix| (prefix, Hop(1))).collect();
     let lpm_trie = Plain::new(Some(trie(&routes)?))?;
     let mut droppers: Vec<Box<dyn Dropper>> = vec![
-        Attachable::new("block", ifindex, blocker),
+        Attachable::new("block", ifindex, Loaded { blocker, program }),
         Attachable::new("lpm_trie", ifindex, lpm_trie),
         Box::new(Nftables::new(list)?),
         Attachable::new("none", ifindex, Plain::new(None)?),

@@ -15,11 +15,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ::xdp::{Blocker, ListAction};
+use ::xdp::{Blocker, ListAction, Publication};
 use anyhow::{Context, bail, ensure};
 use feed::Options;
 use fib::Prefix;
 use output::progress;
+use port::af_xdp::bpf::Program;
 use port::af_xdp::bpf::asm::Action;
 use serde::Serialize;
 
@@ -217,6 +218,7 @@ fn load(list: &[Prefix<u32>]) -> anyhow::Result<(Blocker, f64)> {
     let begin = Instant::now();
     blocker.replace(0, list, &[]);
     blocker.commit()?;
+    let _program = blocker.load()?;
     Ok((blocker, begin.elapsed().as_secs_f64()))
 }
 
@@ -271,6 +273,7 @@ fn bans(
         })
         .flatten()
         .collect();
+    let mut program = blocker.load()?;
     let mut delays = Vec::with_capacity(changes.len());
     let (begin, mut commits) = (Instant::now(), 0);
     let due = |i: usize| Duration::from_secs_f64(i as f64 / f64::from(args.rate));
@@ -285,25 +288,27 @@ fn bans(
         for &(prefix, is_ban) in &changes[from..from + count] {
             ensure!(blocker.set_v4(0, prefix, is_ban), "{prefix} is changed in vain");
         }
-        blocker.commit()?;
+        if blocker.commit()? == Publication::Replaced {
+            program = blocker.load()?;
+        }
         commits += 1;
         let now = begin.elapsed();
         delays.extend((from..from + count).map(|i| (now - due(i)).as_secs_f64() * 1e3));
         if commits % 64 == 0 {
             // The last change: a ban before it may have been lifted in the same commit.
             let (prefix, is_ban) = changes[from + count - 1];
-            prove(blocker, prefix.addr(), is_ban)?;
+            prove(&program, prefix.addr(), is_ban)?;
         }
     }
     Ok((delays, commits))
 }
 
 /// Runs the program on a frame of this source.
-fn prove(blocker: &Blocker, source: u32, drops: bool) -> anyhow::Result<()> {
+fn prove(program: &Program, source: u32, drops: bool) -> anyhow::Result<()> {
     let mut frame = [0; 64];
     frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
     frame[26..30].copy_from_slice(&source.to_be_bytes());
-    let run = blocker.program().test_run(&frame, 1)?;
+    let run = program.test_run(&frame, 1)?;
     let want = if drops { Action::Drop } else { Action::Pass };
     ensure!(run.retval == want as u32, "{source:x} ends with {}, not {want:?}", run.retval);
     Ok(())

@@ -20,6 +20,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 mod access;
+mod block;
 mod distribution;
 mod egress_queue;
 mod flowspec;
@@ -27,6 +28,7 @@ mod gate;
 mod grantor;
 
 pub use access::{AccessInterface, AccessList, AccessRule};
+pub use block::{BlockLine, BlockList, BlockedPrefix};
 pub use distribution::DistributionStatus;
 pub use egress_queue::{EgressQueue, EgressQueueClass};
 pub use flowspec::{Flowspec, FlowspecSession, RefusedFlow};
@@ -68,6 +70,19 @@ pub enum Order {
     Rollback,
     /// Try versions again that were refused.
     Retry,
+    /// Put a prefix into the list of bans.
+    Ban {
+        /// The prefix.
+        prefix: String,
+        /// The seconds until the ban ends; without, it does not end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconds: Option<u64>,
+    },
+    /// Take a prefix out of the list of bans.
+    Unban {
+        /// The prefix.
+        prefix: String,
+    },
     /// Retract all decisions of a sender at a gate.
     Flush {
         /// The sender.
@@ -112,6 +127,13 @@ pub enum Request {
         /// Only the list with this name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
+    },
+    /// The block lists, with their counters.
+    BlockLists,
+    /// A prefix in the block lists; begins to count its packets.
+    Blocked {
+        /// The prefix.
+        prefix: String,
     },
     /// The queues of egress interfaces, with their counters.
     EgressQueues,
@@ -191,6 +213,10 @@ pub enum Item {
     Worker(Worker),
     /// An access list.
     AccessList(AccessList),
+    /// A block list.
+    BlockList(BlockList),
+    /// A prefix in the block lists.
+    BlockedPrefix(BlockedPrefix),
     /// The queue of an egress interface.
     EgressQueue(EgressQueue),
     /// The BGP flow specifications.

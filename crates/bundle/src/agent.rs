@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::bundle::Bundle;
-use super::config::{BundleSource, DistributionConfig};
+use super::config::DistributionConfig;
 use super::health::HealthSample;
 use super::record::Eligibility;
 use super::rollout::{Action, Rollout, Timestamp};
@@ -216,14 +216,6 @@ const COUNTS: [&str; 8] = [
 fn now(start: Instant) -> Timestamp {
     let wall = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     Timestamp { wall, monotonic: start.elapsed() }
-}
-
-/// Formats a source for the status.
-fn source_text(source: &BundleSource) -> String {
-    match source {
-        BundleSource::Path(path) => path.display().to_string(),
-        BundleSource::Http { host, port, path } => format!("http://{host}:{port}{path}"),
-    }
 }
 
 /// The state of the thread.
@@ -503,7 +495,7 @@ impl AgentLoop {
         let previous = record.applied.split_last().map_or(Vec::new(), |(_, rest)| rest.to_vec());
         *lock(&self.status.status) = DistributionStatus {
             name: self.config.name.clone(),
-            source: source_text(&self.config.source),
+            source: self.config.source.to_string(),
             state: state.to_owned(),
             reason,
             remaining_seconds: remaining,

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [distribution]
-//! source = "/srv/bundles"      # a bundle, a folder of them (*.bundle), or http://HOST[:PORT]/PATH
+//! source = "/srv/bundles"      # a bundle, a folder of them (*.bundle), or http[s]://HOST[:PORT]/PATH
 //! public_keys = ["d75a…511a"]  # the keys of the signers: fingerpost bundle keygen
 //! store_dir = "/var/lib/fingerpost/bundles"
 //! name = "gate-1"              # this member's name; default: the host name
@@ -17,9 +17,11 @@
 //!
 //! A bundle does not contain this section. Changes need a restart.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fetch::{Url, UrlError};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -75,15 +77,34 @@ pub struct TrialLimits {
 pub enum BundleSource {
     /// A bundle, or a folder of bundles.
     Path(PathBuf),
-    /// An HTTP server.
-    Http {
-        /// Name or address of the server.
-        host: String,
-        /// TCP port.
-        port: u16,
-        /// Path of the bundle, with a query if there is one.
-        path: String,
-    },
+    /// The URL of a bundle.
+    Http(Url),
+}
+
+impl BundleSource {
+    /// Parses a path, relative to `beside`, or a URL.
+    fn parse(text: &str, beside: &Path) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("is empty: set a path or a URL".to_owned());
+        }
+        if !text.contains("://") {
+            return Ok(Self::Path(beside.join(text)));
+        }
+        let url: Url = text.parse().map_err(|error: UrlError| error.to_string())?;
+        match url.path() {
+            "/" => Err(format!("{text:?} has no path: add that of the bundle")),
+            _ => Ok(Self::Http(url)),
+        }
+    }
+}
+
+impl fmt::Display for BundleSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => path.display().fmt(f),
+            Self::Http(url) => url.fmt(f),
+        }
+    }
 }
 
 /// The section as it is written in the file.
@@ -103,39 +124,13 @@ pub struct DistributionSection {
     max_lost_grantors: Option<u64>,
 }
 
-/// Parses an HTTP URL without its scheme.
-fn parse_http(url: &str) -> Option<BundleSource> {
-    let (authority, path) = url.split_at(url.find('/').unwrap_or(url.len()));
-    let (host, port) = match authority.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
-        Some((host, port)) => (host, port.parse().ok()?),
-        None => (authority, 80),
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let is_valid = |byte: u8| byte.is_ascii_graphic() && byte != b'@' && byte != b'#';
-    if host.is_empty() || path.is_empty() || !url.bytes().all(is_valid) {
-        return None;
-    }
-    Some(BundleSource::Http { host: host.to_owned(), port, path: path.to_owned() })
-}
-
 impl DistributionConfig {
     /// Checks a parsed section, and reports its problems. A relative source is relative to `beside`.
     pub fn check(text: DistributionSection, beside: &Path, c: &mut Checker<'_>) -> Self {
-        let stated = text.source.get_ref();
-        let source = match stated.split_once("://") {
-            None if !stated.is_empty() => BundleSource::Path(beside.join(stated)),
-            Some(("http", url)) if parse_http(url).is_some() => {
-                parse_http(url).unwrap_or(BundleSource::Path(PathBuf::new()))
-            }
-            _ => {
-                let what = format!(
-                    "{stated:?} is neither a path nor http://HOST[:PORT]/PATH (https is not \
-                     supported: bundles are signed, so use http, rsync or a proxy)"
-                );
-                c.problem(&text.source, "distribution.source", what);
-                BundleSource::Path(PathBuf::new())
-            }
-        };
+        let source = BundleSource::parse(text.source.get_ref(), beside).unwrap_or_else(|what| {
+            c.problem(&text.source, "distribution.source", what);
+            BundleSource::Path(PathBuf::new())
+        });
         let mut keys = Vec::new();
         for key in text.public_keys.get_ref() {
             match PublicKey::parse(key.get_ref()) {
@@ -244,7 +239,7 @@ mod tests {
         assert!(!config.name.is_empty());
         assert_eq!((config.trial_time.as_secs(), config.max_trial_time.as_secs()), (300, 3600));
         let (_, wrong) = read(
-            "source = 'https://x/y'\npublic_keys = ['00']\nstore_dir = 'x'\nname = ''\n\
+            "source = 'ftp://x/y'\npublic_keys = ['00']\nstore_dir = 'x'\nname = ''\n\
              poll_interval = '0s'\ntrial_time = '0s'\nmax_trial_time = '0s'\nmax_failure_rate = -1.0\nmin_granted_ratio = 2.0\n",
         );
         let all = [
@@ -263,16 +258,18 @@ mod tests {
     }
 
     #[test]
-    fn http_urls_are_parsed() {
-        let source = |host: &str, port, path: &str| {
-            Some(BundleSource::Http { host: host.into(), port, path: path.into() })
-        };
-        assert_eq!(parse_http("host/all.bundle"), source("host", 80, "/all.bundle"));
-        assert_eq!(parse_http("10.0.0.1:8080/a/b?c"), source("10.0.0.1", 8080, "/a/b?c"));
-        assert_eq!(parse_http("[fd00::1]:81/x"), source("fd00::1", 81, "/x"));
-        assert_eq!(parse_http("[fd00::1]/x"), source("fd00::1", 80, "/x"));
-        for bad in ["", "/x", "host", "host:x/y", "host:99999/y", "a b/c", "u@host/x", ":80/x"] {
-            assert_eq!(parse_http(bad), None, "{bad}");
+    fn source_is_a_path_or_the_url_of_a_file() {
+        let parse = |text: &str| BundleSource::parse(text, Path::new("/etc/x"));
+        assert_eq!(parse("in"), Ok(BundleSource::Path("/etc/x/in".into())));
+        assert_eq!(parse("/in").unwrap().to_string(), "/in");
+        for url in ["http://host/all.bundle", "https://[fd00::1]:81/a/b?c"] {
+            assert_eq!(parse(url), Ok(BundleSource::Http(url.parse().unwrap())));
+            assert_eq!(parse(url).unwrap().to_string(), url);
         }
+        for bad in ["", "ftp://host/x", "http://host", "https://host:x/y", "http://u@host/x"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        let port = parse("http://host:99999/y").unwrap_err();
+        assert!(port.contains("\"http://host:99999/y\" has no valid port"), "{port}");
     }
 }

@@ -16,6 +16,7 @@
 //! reload               makes a running router reload its configuration
 //! promote, demote IF   switches an interface between forwarding and observing
 //! block IF...          drops the packets of listed sources in the driver
+//! ban, unban PREFIX    changes the bans of a running router or `block`
 //! monitor              prints the events of a running router
 //! save                 makes a running router save an image of its tables
 //! top                  shows a running router on one screen
@@ -42,6 +43,7 @@ use output::failure::{explain, is_broken_pipe};
 
 mod acl;
 mod block;
+mod block_lists;
 mod bundle;
 mod bundle_check;
 mod check;
@@ -101,6 +103,10 @@ enum Command {
     Lab(lab::Args),
     /// Drop the packets of listed sources at interfaces, without forwarding
     Block(block::Args),
+    /// Make a running router or `block` drop the packets of a prefix
+    Ban(block_lists::BanArgs),
+    /// End a ban
+    Unban(block_lists::UnbanArgs),
     /// Query flows of a running gate, or retract them
     Flow(flow::Args),
     /// Explain access lists of a configuration, or write them for nftables
@@ -167,6 +173,8 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Acl(args) => acl::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Reload(args) => order::reload(&args),
+        Command::Ban(args) => block_lists::ban(&args),
+        Command::Unban(args) => block_lists::unban(&args),
         Command::Promote(args) => order::promote(&args),
         Command::Demote(args) => order::demote(&args),
         Command::Monitor(args) => monitor::run(&args),

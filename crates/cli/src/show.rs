@@ -10,12 +10,13 @@
 use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use api::{self, Bond, Item, Request, Vlan};
 use clap::Subcommand;
 
 use crate::client::{self, RESPONSE_TIMEOUT};
-use crate::{acl, bundle, counters, egress_queues, flow, policy};
+use crate::{acl, block_lists, bundle, counters, egress_queues, flow, policy};
 
 /// The arguments of `show`.
 #[derive(clap::Args)]
@@ -74,6 +75,17 @@ enum Query {
         #[arg(value_name = "LIST")]
         name: Option<String>,
     },
+    /// Show the block lists, with the packets about which each has decided
+    BlockLists,
+    /// Show the block lists that contain a prefix, and the rate of its packets
+    Blocked {
+        /// Prefix or address
+        #[arg(value_name = "PREFIX")]
+        prefix: String,
+        /// Time for which packets are counted
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = block_lists::parse_count)]
+        count: Duration,
+    },
     /// Show the queues of egress interfaces: what left, was dropped, and waits, by class
     EgressQueues,
     /// Show the BGP flow specifications: sessions, and those that are not applied
@@ -112,6 +124,8 @@ impl Query {
             Self::Feeds => Request::Feeds,
             Self::Workers => Request::Workers,
             Self::Acl { name } => Request::AccessLists { name: name.clone() },
+            Self::BlockLists => Request::BlockLists,
+            Self::Blocked { prefix, .. } => Request::Blocked { prefix: prefix.clone() },
             Self::EgressQueues => Request::EgressQueues,
             Self::Flowspec => Request::Flowspec,
             Self::Audit => Request::Audit,
@@ -126,6 +140,9 @@ impl Query {
 
 /// Sends the request, and prints the items.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Query::Blocked { prefix, count } = &args.query {
+        return block_lists::show_blocked(&args.socket, prefix, *count, args.json);
+    }
     let explain = matches!(args.query, Query::Route { explain: true, .. });
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut found = true;
@@ -162,6 +179,8 @@ fn push_json(array: &mut client::JsonArray<impl Write>, item: &Item) -> anyhow::
         Item::Worker(value) => array.push(value),
         Item::Done(value) => array.push(value),
         Item::AccessList(value) => array.push(value),
+        Item::BlockList(value) => array.push(value),
+        Item::BlockedPrefix(value) => array.push(value),
         Item::EgressQueue(value) => array.push(value),
         Item::Flowspec(value) => array.push(value),
         Item::Audit(value) => array.push(value),
@@ -280,6 +299,8 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
             counters::write(out, &worker.counters)
         }
         Item::AccessList(list) => acl::write(out, list),
+        Item::BlockList(list) => block_lists::write(out, list),
+        Item::BlockedPrefix(blocked) => block_lists::write_blocked(out, blocked),
         Item::EgressQueue(queue) => egress_queues::write(out, queue),
         Item::Flowspec(flowspec) => acl::write_flowspec(out, flowspec),
         Item::Audit(audit) => {

@@ -12,6 +12,7 @@
 //!
 //! Before Linux 6.3 the kernel reports no features: all packets are the workers'.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use feed::netlink::DeviceFeatures;
@@ -127,7 +128,7 @@ fn set(
         format!("{}: forwarding in the driver: {error}", interface.name())
     };
     if before.is_none_or(|before| !before.has_path_of(wanted)) {
-        let path = wanted.path.as_deref().map(|path| path as &dyn DriverPath);
+        let path = wanted.path.clone().map(|path| path as Arc<dyn DriverPath>);
         interface.set_driver_path(path).map_err(|error| failed(&error))?;
     }
     interface.forward_in_driver(wanted.families).map_err(|error| failed(&error))

@@ -21,7 +21,8 @@
 //! | [`preflight`] | checks of a configuration against this machine |
 //! | `kernel_sync` | the control thread: follows the kernel or FRR |
 //! | `plane` | routes, links and neighbors as workers read them |
-//! | `server`, `handle`, `query`, `items` | the control socket and its requests |
+//! | [`server`] | the control socket |
+//! | `requests`, `handle`, `query`, `items` | the requests of its clients |
 //! | `audit` | compares the router with the kernel |
 //! | `churn` | the rate of route changes, which decides when to compare |
 //! | `metrics`, `exposition`, `http`, `allowed_hosts`, `clients` | the HTTP server and the Prometheus metrics |
@@ -63,10 +64,11 @@ pub mod progress;
 pub mod protocols;
 pub mod query;
 pub mod report;
+mod requests;
 pub mod role;
 pub mod route_source;
 pub mod routes;
-mod server;
+pub mod server;
 pub mod service;
 mod slots;
 pub mod start;

@@ -48,6 +48,9 @@ impl QueryHandle {
             Request::Gate | Request::Flow { .. } | Request::Flows { .. } => {
                 Err(unavailable(self.role.name(), "a gate"))
             }
+            Request::BlockLists | Request::Blocked { .. } => {
+                Err(unavailable(self.role.name(), "block lists"))
+            }
             Request::Grantor => Err(unavailable(self.role.name(), "a grantor")),
             Request::Programs => Err(unavailable(self.role.name(), "a gate or a grantor")),
             Request::Distribution => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use datapath::{FlowHash, FlowKey, Group, Locals, Parsed, flow_v4, flow_v6, parse};
 use fib::{Choice, Family, Hop, Prefix, Rib, Updater};
 use port::af_xdp::bpf::asm::Action;
-use port::af_xdp::steer::{self, Steering, SteeringOutcome, VlanTags};
+use port::af_xdp::steer::{self, DriverPath, Extensions, Steering, SteeringOutcome, VlanTags};
 use xdp::forward::{
     EgressLink, ForwardPath, GroupHash, HashFields, NextHop, NextHops, OwnSources, SourceCheck,
 };
@@ -90,7 +90,9 @@ impl Router {
         };
         let own = steer::Locals { v4: [OWN_V4.into()].into(), v6: [OWN_V6.into()].into() };
         let steering = Steering::for_router(MAC, 1, &own).unwrap();
-        steering.set_program(steering.load_with(Some(&path)).unwrap());
+        let driver_path: Arc<dyn DriverPath> = Arc::new(path.clone());
+        let extensions = Extensions { driver_path: Some(driver_path), ..Extensions::default() };
+        steering.set_program(steering.load_with(&extensions).unwrap());
         steering.forward_in_driver([true; 2]).unwrap();
         let locals = Locals::new([OWN_V4], [OWN_V6]).with_sources_v4([OWN_V4]);
         Self { steering, path, v4, v6, _tables: (table_v4, table_v6), locals }
@@ -510,6 +512,6 @@ fn path_is_taken_only_where_it_is_on() {
     assert_eq!(forwards(), [true; 2]);
     router.path.next_hops.set_hop(BY_LINK, None);
     assert_eq!(forwards(), [false; 2]);
-    router.steering.set_program(router.steering.load_with(None).unwrap());
+    router.steering.set_program(router.steering.load_with(&Extensions::default()).unwrap());
     assert_eq!(forwards(), [false; 2]);
 }

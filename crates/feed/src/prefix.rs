@@ -8,7 +8,7 @@ use core::fmt;
 use fib::Prefix;
 
 /// A prefix of either family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AnyPrefix {
     /// An IPv4 prefix.
     V4(Prefix<u32>),

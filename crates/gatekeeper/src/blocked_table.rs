@@ -206,7 +206,7 @@ fn put(
         tables.replace(list, &v4[list], &v6[list]);
     }
     if tables.commit()? == Publication::Replaced || is_new {
-        front.set_blocked(Some(&BlockedLookup::new(tables)))?;
+        front.set_blocked(Some(Arc::new(BlockedLookup::new(tables))))?;
     }
     Ok(())
 }

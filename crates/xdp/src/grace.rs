@@ -77,19 +77,19 @@ fn wait<T>(barrier: &Barrier, retired: &Receiver<T>) {
 
 /// A map of maps that exists for the wait upon its update.
 #[derive(Debug)]
-struct Barrier {
+pub(crate) struct Barrier {
     maps: Map,
     inner: Map,
 }
 
 impl Barrier {
-    fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let inner = Map::array(Kind::Array, "grace_inner", 8, 1)?;
         Ok(Self { maps: Map::of_maps("grace", &inner, 1)?, inner })
     }
 
     /// Returns when every program that runs now has ended.
-    fn wait(&self) -> io::Result<()> {
+    pub(crate) fn wait(&self) -> io::Result<()> {
         self.maps.set_fd(0, self.inner.as_fd())
     }
 }

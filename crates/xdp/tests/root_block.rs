@@ -4,6 +4,7 @@
 
 mod full;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -11,11 +12,16 @@ use std::thread;
 use feed::Options;
 use fib::{Addr, Prefix};
 use fingerpost_xdp::block::blocked::{ALLOWED, BLOCKED, BlockedLookup, is_blocked};
-use fingerpost_xdp::block::filter::{Count, Counts};
+use fingerpost_xdp::block::count::Count;
+use fingerpost_xdp::block::filter::Counts;
 use fingerpost_xdp::block::tables::ListTables;
+use fingerpost_xdp::block::watch::MAX_WATCHES;
 use fingerpost_xdp::{Blocker, ListAction, Publication};
+use port::af_xdp::bpf::Program;
 use port::af_xdp::bpf::asm::Action;
-use port::af_xdp::steer::{EarlyDropConfig, Locals, Steering, SteeringOutcome};
+use port::af_xdp::steer::{
+    BlockedSources, EarlyDropConfig, Extensions, IngressFilter, Locals, Steering, SteeringOutcome,
+};
 
 const PASS: u32 = Action::Pass as u32;
 const DROP: u32 = Action::Drop as u32;
@@ -77,6 +83,7 @@ struct Model {
     actions: Vec<ListAction>,
     lists: Vec<List>,
     blocker: Blocker,
+    program: Program,
     expected: Counts,
 }
 
@@ -86,14 +93,24 @@ impl Model {
         let counts = vec![Count::default(); actions.len()];
         let expected = Counts { lists: counts, ..Counts::default() };
         let blocker = Blocker::new(actions).unwrap();
-        Self { actions: actions.to_vec(), lists, blocker, expected }
+        let program = blocker.load().unwrap();
+        Self { actions: actions.to_vec(), lists, blocker, program, expected }
+    }
+
+    /// Shows the changes to the program.
+    fn commit(&mut self) -> Publication {
+        let publication = self.blocker.commit().unwrap();
+        if publication == Publication::Replaced {
+            self.program = self.blocker.load().unwrap();
+        }
+        publication
     }
 
     /// Runs the program on a frame and compares the verdict with the scan.
     fn check(&mut self, source: Source, tags: usize) {
         let first = self.lists.iter().position(|list| list.contains(source));
         let frame = frame(source, tags);
-        let run = self.blocker.program().test_run(&frame, 1).unwrap();
+        let run = self.program.test_run(&frame, 1).unwrap();
         let drops = first.is_some_and(|list| self.actions[list] == ListAction::Drop);
         assert_eq!(run.retval, if drops { DROP } else { PASS }, "{source:?} in {first:?}");
         assert_eq!(run.output, frame, "the frame is not changed");
@@ -138,7 +155,7 @@ fn verdicts_and_counts_are_those_of_a_scan() {
                 }
             }
         }
-        replaced += u32::from(model.blocker.commit().unwrap() == Publication::Replaced);
+        replaced += u32::from(model.commit() == Publication::Replaced);
         for _ in 0..60 {
             let tags = rng.usize(..3);
             model.check(Source::V4(prefix::<u32>(&mut rng).last()), tags);
@@ -155,7 +172,7 @@ fn other_protocols_and_short_headers_pass() {
     let mut model = Model::new(&[ListAction::Drop]);
     let all = ("0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap());
     model.blocker.replace(0, &[all.0], &[all.1]);
-    model.blocker.commit().unwrap();
+    model.commit();
     let (v4, v6) = (Source::V4(1), Source::V6(1));
     let mut arp = frame(v4, 0);
     arp[12..14].copy_from_slice(&[0x08, 0x06]);
@@ -164,11 +181,11 @@ fn other_protocols_and_short_headers_pass() {
     let others =
         [arp, three_tags, short(v4, 0, 19), short(v4, 2, 19), short(v6, 0, 39), short(v6, 1, 39)];
     for frame in &others {
-        let run = model.blocker.program().test_run(frame, 1).unwrap();
+        let run = model.program.test_run(frame, 1).unwrap();
         assert_eq!(run.retval, PASS, "{frame:x?}");
     }
     for frame in [short(v4, 0, 20), short(v6, 0, 40), short(v6, 2, 40)] {
-        assert_eq!(model.blocker.program().test_run(&frame, 1).unwrap().retval, DROP);
+        assert_eq!(model.program.test_run(&frame, 1).unwrap().retval, DROP);
     }
     let counts = model.blocker.counts().unwrap();
     assert_eq!((counts.others.packets, counts.lists[0].packets), (others.len() as u64, 3));
@@ -183,10 +200,129 @@ fn thirty_lists_are_the_most() {
         model.lists[nth as usize].v4.push(prefix);
         model.blocker.set_v4(nth as usize, prefix, true);
     }
-    model.blocker.commit().unwrap();
+    model.commit();
     (0..32).for_each(|nth| model.check(Source::V4(0x0a00_0001 + (nth << 8)), 0));
     model.check_counts();
     assert!(Blocker::new(&[ListAction::Drop; 31]).unwrap_err().to_string().contains("at most 30"));
+}
+
+/// As a steering program's first part, the filter gives the same verdicts and counts, also after it has other tables.
+#[test]
+fn filter_in_a_steering_program_decides_as_the_scan() {
+    use ListAction::{Drop, Pass};
+    let mut rng = fastrand::Rng::with_seed(31);
+    let mut model = Model::new(&[Pass, Drop, Drop]);
+    let steering = Steering::for_router([2; 6], 1, &Locals::default()).unwrap();
+    let (mut dropped, mut bytes) = (0, 0);
+    let mut load = true;
+    for round in 0..40 {
+        let (v4, v6) = (prefix(&mut rng), prefix(&mut rng));
+        let nth = rng.usize(..3);
+        model.blocker.set_v4(nth, v4, true);
+        model.blocker.set_v6(nth, v6, true);
+        model.lists[nth].v4.push(v4);
+        model.lists[nth].v6.push(v6);
+        load |= model.commit() == Publication::Replaced;
+        if std::mem::take(&mut load) {
+            let filter: Arc<dyn IngressFilter> = model.blocker.filter().clone();
+            let extensions = Extensions { filter: Some(filter), ..Extensions::default() };
+            steering.set_program(steering.load_with(&extensions).unwrap());
+        }
+        let observes = round % 8 == 7;
+        steering.observe(observes).unwrap();
+        for _ in 0..60 {
+            let source = match rng.bool() {
+                true => Source::V4(prefix::<u32>(&mut rng).last()),
+                false => Source::V6(prefix::<u128>(&mut rng).addr()),
+            };
+            let frame = frame(source, rng.usize(..3));
+            let first = model.lists.iter().position(|list| list.contains(source));
+            let drops = !observes && first.is_some_and(|list| model.actions[list] == Drop);
+            let run = steering.program().test_run(&frame, 1).unwrap();
+            assert_eq!(run.retval == DROP, drops, "{source:?} in {first:?}");
+            dropped += u64::from(drops);
+            bytes += if drops { frame.len() as u64 } else { 0 };
+            if !observes {
+                let counts = &mut model.expected;
+                let count = first.map(|list| &mut counts.lists[list]);
+                let count = count.unwrap_or(&mut counts.not_listed);
+                count.packets += 1;
+                count.bytes += frame.len() as u64;
+            }
+        }
+        model.check_counts();
+        assert_eq!(steering.counts().unwrap()[SteeringOutcome::Blocked], dropped);
+        assert_eq!(steering.blocked_bytes().unwrap(), bytes);
+        assert_eq!(
+            steering.counts().unwrap().iter().map(|(_, n)| n).sum::<u64>(),
+            (round + 1) * 60
+        );
+    }
+    assert!(dropped > 100, "{dropped}");
+}
+
+/// A watch counts the packets of its prefix that a list has decided about, and no others.
+#[test]
+fn watches_count_the_packets_of_their_prefixes() {
+    let mut rng = fastrand::Rng::with_seed(32);
+    let mut model = Model::new(&[ListAction::Pass, ListAction::Drop]);
+    for nth in [0, 1, 1, 1, 1] {
+        let (v4, v6) = (prefix(&mut rng), prefix(&mut rng));
+        model.blocker.set_v4(nth, v4, true);
+        model.blocker.set_v6(nth, v6, true);
+        model.lists[nth].v4.push(v4);
+        model.lists[nth].v6.push(v6);
+    }
+    model.commit();
+    let mut watched: Vec<Option<(Watched, Count)>> = vec![None; MAX_WATCHES];
+    let mut total = 0;
+    for _ in 0..60 {
+        let slot = rng.usize(..MAX_WATCHES);
+        watched[slot] = match rng.u8(..4) {
+            0 => None,
+            1 => Some((Watched::V6(prefix(&mut rng)), Count::default())),
+            2 => Some((Watched::V4("0.0.0.0/0".parse().unwrap()), Count::default())),
+            _ => Some((Watched::V4(prefix(&mut rng)), Count::default())),
+        };
+        let prefix_of = |watched: Watched| match watched {
+            Watched::V4(prefix) => (IpAddr::V4(prefix.addr().into()), prefix.len()),
+            Watched::V6(prefix) => (IpAddr::V6(prefix.addr().into()), prefix.len()),
+        };
+        model.blocker.watch(slot, watched[slot].map(|(watched, _)| prefix_of(watched))).unwrap();
+        for _ in 0..40 {
+            let source = match rng.bool() {
+                true => Source::V4(prefix::<u32>(&mut rng).last()),
+                false => Source::V6(prefix::<u128>(&mut rng).addr()),
+            };
+            model.check(source, 0);
+            if !model.lists.iter().any(|list| list.contains(source)) {
+                continue;
+            }
+            for (watched, count) in watched.iter_mut().flatten() {
+                let is_in = match (*watched, source) {
+                    (Watched::V4(prefix), Source::V4(addr)) => prefix.contains(addr),
+                    (Watched::V6(prefix), Source::V6(addr)) => prefix.contains(addr),
+                    _ => false,
+                };
+                count.packets += u64::from(is_in);
+                count.bytes += if is_in { frame(source, 0).len() as u64 } else { 0 };
+                total += u64::from(is_in);
+            }
+        }
+        for (slot, watched) in watched.iter().enumerate() {
+            if let Some((prefix, count)) = watched {
+                assert_eq!(model.blocker.watched(slot).unwrap(), *count, "{prefix:?}");
+            }
+        }
+    }
+    model.check_counts();
+    assert!(total > 500, "{total}");
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Watched {
+    V4(Prefix<u32>),
+    V6(Prefix<u128>),
 }
 
 /// The lists of the data: each of their prefixes, and what is around, against a search in the sorted
@@ -217,6 +353,7 @@ fn real_lists_agree_with_a_search() {
         ranges.push(disjoint);
     }
     blocker.commit().unwrap();
+    let program = blocker.load().unwrap();
     let mut checked = 0;
     let addrs = ranges
         .iter()
@@ -231,7 +368,7 @@ fn real_lists_agree_with_a_search() {
             (0..).zip(&ranges).map(|(bit, list)| u32::from(contains(list)) << bit).sum();
         assert_eq!(blocker.lists_of(addr), want, "{addr:x}");
         if checked % 16 == 0 {
-            let run = blocker.program().test_run(&frame(Source::V4(addr), 0), 1).unwrap();
+            let run = program.test_run(&frame(Source::V4(addr), 0), 1).unwrap();
             assert_eq!(run.retval, if want == 0 { PASS } else { DROP }, "{addr:x}");
         }
         checked += 1;
@@ -258,7 +395,9 @@ impl Gate {
 
     fn load(&self) {
         let lookup = BlockedLookup::new(&self.tables);
-        self.steering.set_program(self.steering.load_blocking(Some(&lookup)).unwrap());
+        let blocked: Arc<dyn BlockedSources> = Arc::new(lookup);
+        let extensions = Extensions { blocked: Some(blocked), ..Extensions::default() };
+        self.steering.set_program(self.steering.load_with(&extensions).unwrap());
     }
 
     /// Replaces both lists. Returns whether that took another program.

@@ -19,7 +19,7 @@ use fingerpost_xdp::probe::Keys;
 use fingerpost_xdp::{KernelTable, Probe, Publication, TableArrays};
 use full::{InKernel, SLICE, V4, hop, path, rib};
 use port::af_xdp::bpf::asm::Action;
-use port::af_xdp::steer::{Locals, Steering, SteeringOutcome};
+use port::af_xdp::steer::{Extensions, Locals, Steering, SteeringOutcome};
 
 const UPDATES: &str = "updates-20260222.1530-routeviews-bgp4mp_et.mrt.bz2";
 
@@ -231,6 +231,11 @@ struct Packet {
     sent_to: Option<[u8; 6]>,
 }
 
+/// The steering program's code for a path.
+fn extensions(path: &ForwardPath) -> Extensions {
+    Extensions { driver_path: Some(Arc::new(path.clone())), ..Extensions::default() }
+}
+
 #[test]
 fn packets_are_forwarded_by_a_route_of_that_moment_and_counted() {
     let base = feed::load(path(V4), &Options::default()).unwrap().v4;
@@ -254,7 +259,7 @@ fn packets_are_forwarded_by_a_route_of_that_moment_and_counted() {
         group_hash: GroupHash::default(),
     };
     let steering = Steering::for_router(MAC, 1, &Locals::default()).unwrap();
-    steering.set_program(steering.load_with(Some(&path)).unwrap());
+    steering.set_program(steering.load_with(&extensions(&path)).unwrap());
     steering.forward_in_driver([true; 2]).unwrap();
 
     let mut updated = UpdatedTable { updater, table, history };
@@ -283,7 +288,7 @@ fn packets_are_forwarded_by_a_route_of_that_moment_and_counted() {
             rest = later;
             updated.apply(due, &states, |arrays| {
                 path.v4 = Arc::clone(arrays);
-                steering.set_program(steering.load_with(Some(&path)).unwrap());
+                steering.set_program(steering.load_with(&extensions(&path)).unwrap());
             });
             thread::sleep(Duration::from_millis(1));
         }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::super::bundle::{BundleHeader, pack};
-use super::super::config::TrialLimits;
+use super::super::config::{BundleSource, TrialLimits};
 use super::super::key::SecretKey;
 use super::super::share::CanaryShare;
 use super::*;

@@ -2,61 +2,90 @@
 //! nothing: for a host, or for a router of another make.
 //!
 //! ```text
-//!   files of prefixes ─► lists, in the order of priority ─► Blocker ─► XDP program ─► each interface
-//!      ▲ looked at ten times a second                          └─► counters ─► standard output
+//!   files, URLs, CrowdSec, routing tables, bans ─► BlockLists ─► Blocker ─► XDP program ─► each interface
+//!      ▲ looked at ten times a second    ▲                         └─► counters ─► standard output
+//!                          control socket ┘
 //! ```
 //!
-//! Lists of `--allow` come before those of `--block`, each in the order given; the first that contains a
-//! source decides. A file that changes is read again, and its list replaced in one step. Some
-//! contents are *held*: logged, and not applied (`hold.rs`).
+//! The order of the lists, what of them is held, and their feeds are those of the crate `blocklist`.
 //!
 //! However the process ends, the kernel removes the program from the interfaces with its descriptors.
 
-use std::collections::HashSet;
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use ::xdp::block::BlockError;
-use ::xdp::{Blocker, ListAction, Publication};
-use anyhow::ensure;
-use jiff::Timestamp;
+use ::xdp::block::filter::Filter;
+use ::xdp::{Blocker, ListAction};
+use anyhow::Context;
+use api::{Item, Message, Order};
+use blocklist::feed::crowdsec;
+use blocklist::{BlockLists, ListConfig, Source};
+use config::CONTROL;
+use control::handle::{ControlHandle, channel};
+use control::server::{ReplyWriter, RequestError, Responder, Server};
+use fetch::Url;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use output::progress;
+use port::af_xdp::bpf::Program;
 
 use crate::stop::{SIGINT, SIGTERM, flag_on_sighup, flag_on_signals};
 
 mod attachment;
-mod hold;
-mod list;
 mod report;
 
 use attachment::{Attachment, ModeChoice};
-use hold::Protected;
-use list::List;
 
 /// The interval at which files and signals are looked at.
 const TURN: Duration = Duration::from_millis(100);
+/// The time between two requests to a URL.
+const URL_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The arguments of `block`.
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("lists").multiple(true).required(true))]
 pub(crate) struct Args {
     /// Interfaces whose received packets are examined
     #[arg(value_name = "INTERFACE", required = true)]
     interfaces: Vec<String>,
-    /// File of prefixes whose packets are dropped, or folder of such files; may be given several times
+    /// List of prefixes whose packets are dropped: a file, a folder of files, or a URL; may be given several times
     ///
     /// A line is a prefix or an address, and may have more words or a comment. With the word
     /// expires=2026-12-01T00:00:00Z behind the prefix, it ends at that time. The file may be compressed.
-    /// It is read again when it changes; write a new file and rename it.
-    #[arg(long, value_name = "FILE", required = true)]
-    block: Vec<PathBuf>,
-    /// File or folder of prefixes whose packets pass, whatever lists of --block contain them; may be given several
-    /// times
-    #[arg(long, value_name = "FILE")]
-    allow: Vec<PathBuf>,
+    /// It is read again when it changes; write a new file and rename it. A URL is fetched each --poll.
+    #[arg(long, value_name = "LIST", group = "lists")]
+    block: Vec<String>,
+    /// List of prefixes whose packets pass, whatever other lists contain them; may be given several times
+    #[arg(long, value_name = "LIST")]
+    allow: Vec<String>,
+    /// URL of a CrowdSec Local API, whose decisions to ban are a list
+    #[arg(long, value_name = "URL", group = "lists", requires = "crowdsec_key")]
+    crowdsec: Option<Url>,
+    /// File with the key that `cscli bouncers add` has printed
+    #[arg(long, value_name = "FILE", requires = "crowdsec")]
+    crowdsec_key: Option<PathBuf>,
+    /// Routing table of the kernel whose prefixes are a list, as BIRD or FRR fill it; may be given several times
+    #[arg(long, value_name = "TABLE", group = "lists", value_parser = clap::value_parser!(u32).range(1..))]
+    table: Vec<u32>,
+    /// File of the prefixes that `fingerpost ban` and `unban` change
+    #[arg(long, value_name = "FILE", group = "lists", requires = "control")]
+    bans: Option<PathBuf>,
+    /// Serve `fingerpost show`, `ban` and `unban` at this socket
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = CONTROL)]
+    control: Option<PathBuf>,
+    /// Folder for what URLs, CrowdSec and routing tables have sent, which is in force until they send more
+    #[arg(long, value_name = "FOLDER", default_value = "/var/cache/fingerpost")]
+    cache: PathBuf,
+    /// Seconds between two requests to URLs and CrowdSec [default: 3600 and 10]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
+    poll: Option<u32>,
     /// Count the packets of each list, and drop none
     #[arg(long)]
     observe: bool,
@@ -74,52 +103,138 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// The lists, and their program on the interfaces.
+struct Protection {
+    lists: BlockLists,
+    blocker: Blocker,
+    /// The program, and the filter that it is.
+    program: Program,
+    filter: Arc<Filter>,
+    attached: Vec<Attachment>,
+    mode: ModeChoice,
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut lists = open_lists(args)?;
-    let mut protected = Protected::of_this_host()?;
+    let mut lists = BlockLists::open(configure(args)?, &args.cache)?;
     if args.check {
-        lists.iter_mut().try_for_each(|list| list.read(&mut protected, false).map(drop))?;
+        lists.load(None, &mut |_| {})?;
         report::print_check(&lists, args.json)?;
-        let is_held = lists.iter().any(|list| list.held().is_some());
-        return Ok(if is_held { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+        return Ok(if lists.is_any_held() { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
     let interfaces = attachment::find(&args.interfaces)?;
     let stop = flag_on_signals(&[SIGINT, SIGTERM])?;
     let reload = flag_on_sighup()?;
-    let actions: Vec<ListAction> = lists
-        .iter()
-        .map(|list| if args.observe { ListAction::Pass } else { list.action() })
-        .collect();
-    let mut blocker = Blocker::new(&actions).map_err(name_rights)?;
-    for (number, list) in lists.iter_mut().enumerate() {
-        let what = format!("reading {}", list.path().display());
-        let content = progress::during(&what, || list.read(&mut protected, false))?;
-        if let Some((v4, v6)) = content {
-            blocker.replace(number, &v4, &v6);
-        }
+    let mut actions = lists.actions();
+    if args.observe {
+        actions.fill(ListAction::Pass);
     }
+    let mut blocker = Blocker::new(&actions).map_err(name_rights)?;
+    progress::during("reading the lists", || lists.load(Some(&mut blocker), &mut |_| {}))?;
     progress::during("building the table", || blocker.commit())?;
-    let mut attached = attachment::attach_all(&interfaces, blocker.program(), args.mode)?;
-    log_start(args, &lists, &attached);
+    let program = blocker.load().map_err(name_rights)?;
+    let attached = attachment::attach_all(&interfaces, &program, args.mode)?;
+    lists.start_feeds()?;
+    let filter = Arc::clone(blocker.filter());
+    let mut protection = Protection { lists, blocker, program, filter, attached, mode: args.mode };
+    let (handle, requests) = channel().context("making the channel of requests")?;
+    let server = args.control.as_ref().map(|path| {
+        let at = || format!("listening at {}", path.display());
+        Server::start(path, Clients(handle)).with_context(at)
+    });
+    let _server = server.transpose()?;
+    log_start(args, &protection);
     let mut next =
         args.interval.map(|seconds| Instant::now() + Duration::from_secs(seconds.into()));
     while !stop.load(Ordering::Relaxed) {
-        let accepts_all = reload.swap(false, Ordering::Relaxed);
-        refresh(&mut lists, &mut blocker, &attached, accepts_all);
-        for attached in &mut attached {
-            attached.follow(blocker.program(), args.mode);
-        }
+        protection.turn(reload.swap(false, Ordering::Relaxed));
         if let (Some(at), Some(seconds)) = (next, args.interval)
             && Instant::now() >= at
         {
-            report::print(&lists, &attached, &blocker, args.json)?;
+            protection.report(args.json)?;
             next = Some(at + Duration::from_secs(seconds.into()));
         }
-        sleep(TURN);
+        let end = Instant::now() + TURN;
+        // A request is not a reason to look at the files before it is time.
+        while let Some(left) = end.checked_duration_since(Instant::now())
+            && !stop.load(Ordering::Relaxed)
+        {
+            let mut fds = [PollFd::new(requests.as_fd(), PollFlags::POLLIN)];
+            let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            match poll(&mut fds, wait) {
+                Ok(0) | Err(Errno::EINTR) => break,
+                Ok(_) => requests.serve(&mut protection),
+                Err(error) => return Err(error).context("waiting for requests"),
+            }
+            protection.follow();
+        }
     }
-    report::print(&lists, &attached, &blocker, args.json)?;
+    protection.report(args.json)?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl Protection {
+    /// Applies what has changed; `accepts_all` applies lists however short they have become.
+    fn turn(&mut self, accepts_all: bool) {
+        self.lists.turn(&mut self.blocker, accepts_all);
+        self.follow();
+        for attached in &mut self.attached {
+            attached.follow(&self.program, self.mode);
+        }
+    }
+
+    /// Puts the program of another filter in place of the present one.
+    fn follow(&mut self) {
+        if Arc::ptr_eq(&self.filter, self.blocker.filter()) {
+            return;
+        }
+        match self.blocker.load() {
+            Ok(program) => {
+                self.attached.iter().for_each(|attached| attached.replace(&program));
+                self.program = program;
+                self.filter = Arc::clone(self.blocker.filter());
+            }
+            Err(error) => log::error!("{error}; the former lists stay in force"),
+        }
+    }
+
+    fn report(&self, as_json: bool) -> anyhow::Result<()> {
+        report::print(&self.lists, &self.attached, &self.blocker, as_json)
+    }
+}
+
+/// The clients of the control socket.
+#[derive(Clone)]
+struct Clients(ControlHandle<Protection>);
+
+impl Responder for Clients {
+    fn respond(
+        &self,
+        message: Message,
+        _: &UnixStream,
+        reply: &mut ReplyWriter<'_>,
+    ) -> Result<(), RequestError> {
+        let answer = self.0.call(move |protection| {
+            let Protection { lists, blocker, .. } = protection;
+            match message {
+                Message::Show(request) => lists.show(blocker, &request),
+                Message::Do(Order::Reload) => {
+                    protection.turn(true);
+                    Some(Ok(vec![Item::Done("the lists are read again".to_owned())]))
+                }
+                Message::Do(order) => {
+                    let done = lists.execute(blocker, &order)?;
+                    Some(done.map(|report| vec![Item::Done(report)]))
+                }
+            }
+        });
+        let failed = |reason: &str| RequestError::Failed(reason.to_owned());
+        let items = answer
+            .ok_or_else(|| failed("the process does not answer: it may be about to end"))?
+            .ok_or_else(|| failed("not available on `fingerpost block`: this needs a router"))?
+            .map_err(RequestError::Failed)?;
+        Ok(items.into_iter().try_for_each(|item| reply.item(item))?)
+    }
 }
 
 /// Adds the rights that a program needs, if their lack is the reason.
@@ -132,119 +247,36 @@ fn name_rights(error: BlockError) -> anyhow::Error {
     if is_denied { error.context("root, or CAP_BPF and CAP_NET_ADMIN, is needed") } else { error }
 }
 
-/// Opens the lists in the order of their priority.
-fn open_lists(args: &Args) -> anyhow::Result<Vec<List>> {
-    let allow = args.allow.iter().map(|path| (path, ListAction::Pass));
-    let block = args.block.iter().map(|path| (path, ListAction::Drop));
-    let files: Vec<_> = allow.chain(block).collect();
-    let mut seen = HashSet::new();
-    for (path, _) in &files {
-        ensure!(seen.insert(path), "{}: the file is given twice", path.display());
-    }
-    Ok(files.into_iter().map(|(path, action)| List::new(path, action)).collect())
-}
-
-/// Reads the files that have changed, and shows the changes to the program.
-fn refresh(lists: &mut [List], blocker: &mut Blocker, attached: &[Attachment], accepts_all: bool) {
-    let mut changed = expire(lists, blocker);
-    // A shorter allow list may be a reason to hold the lists after it.
-    let has_changed = lists.iter().any(List::has_changed);
-    let all = accepts_all || has_changed && lists.iter().any(|l| l.allows() && l.is_pending());
-    if all || has_changed {
-        match Protected::of_this_host() {
-            Ok(protected) => changed.extend(read(lists, blocker, protected, all, accepts_all)),
-            Err(error) => log::error!("{error:#}; the lists stay as they were"),
-        }
-    }
-    if changed.is_empty() {
-        return;
-    }
-    match blocker.commit() {
-        Ok(publication) => {
-            if publication == Publication::Replaced {
-                attached.iter().for_each(|attached| attached.replace(blocker.program()));
-            }
-            for number in changed {
-                let list = &lists[number];
-                log::info!("{}: {} prefixes", list.path().display(), list.len());
-            }
-        }
-        Err(error) => {
-            log::error!("{error}; the lists stay as they were, and the next change applies all");
-        }
-    }
-}
-
-/// Removes the prefixes that have expired, and returns the lists that have changed.
-fn expire(lists: &mut [List], blocker: &mut Blocker) -> Vec<usize> {
-    let now = Timestamp::now();
-    let mut changed = Vec::new();
-    for (number, list) in lists.iter_mut().enumerate() {
-        let (v4, v6) = list.take_expired(now);
-        for &prefix in &v4 {
-            blocker.set_v4(number, prefix, false);
-        }
-        for &prefix in &v6 {
-            blocker.set_v6(number, prefix, false);
-        }
-        if v4.len() + v6.len() > 0 {
-            changed.push(number);
-        }
-    }
-    changed
-}
-
-/// Reads the lists that have changed, or `all`, and returns those that are applied. An allow list without which a list
-/// after it would cut this host off stays as it was.
-fn read(
-    lists: &mut [List],
-    blocker: &mut Blocker,
-    mut protected: Protected,
-    all: bool,
-    accepts_all: bool,
-) -> Vec<usize> {
-    let mut contents = Vec::new();
-    for (number, list) in lists.iter_mut().enumerate() {
-        // An allow list is read in any case: its addresses are no reason to hold the lists after it.
-        if !all && !list.allows() && !list.has_changed() {
-            continue;
-        }
-        let (before, is_pending) = (list.applied(), list.is_pending());
-        match list.read(&mut protected, accepts_all) {
-            Ok(Some(content)) => contents.push((number, content, before, is_pending)),
-            Ok(None) => {}
-            Err(error) => log::error!("{error:#}; the list stays as it was"),
-        }
-    }
-    let is_new = |number| contents.iter().any(|&(of, ..)| of == number);
-    let bits = |which: &dyn Fn(usize, &List) -> bool| {
-        let numbered = lists.iter().enumerate().filter(|(number, list)| which(*number, list));
-        numbered.fold(0, |bits, (number, _)| bits | 1_u32 << number)
+/// Returns the lists of the command line.
+fn configure(args: &Args) -> anyhow::Result<Vec<ListConfig>> {
+    let interval = |default| args.poll.map_or(default, |s| Duration::from_secs(s.into()));
+    let named = |text: &String| match text.starts_with("http://") || text.starts_with("https://") {
+        true => Ok(Source::Url(text.parse()?, interval(URL_INTERVAL))),
+        false => Ok(Source::Path(text.into())),
     };
-    let allowing = bits(&|_, list| list.allows());
-    // New block lists have been compared with the allow lists when they were read.
-    let blocking = bits(&|number, list| !list.allows() && !is_new(number));
-    let danger =
-        protected.uncovered(|lists| lists & allowing != 0 && lists & blocking != 0, blocker);
-    let mut changed = Vec::new();
-    for (number, (v4, v6), before, is_pending) in contents {
-        match &danger {
-            Some(address) if is_pending && lists[number].allows() => {
-                let reason = format!("without its former prefixes, {address}, would be blocked");
-                lists[number].hold(reason, before);
-            }
-            _ => {
-                blocker.replace(number, &v4, &v6);
-                changed.push(number);
-            }
+    let mut lists = Vec::new();
+    for (texts, action) in [(&args.allow, ListAction::Pass), (&args.block, ListAction::Drop)] {
+        for text in texts {
+            let source = named(text).map_err(|error: fetch::UrlError| {
+                anyhow::Error::new(error).context(format!("the list {text}"))
+            })?;
+            lists.push(ListConfig { action, source });
         }
     }
-    changed
+    let mut drop = |source| lists.push(ListConfig { action: ListAction::Drop, source });
+    if let (Some(url), Some(file)) = (&args.crowdsec, &args.crowdsec_key) {
+        let key = crowdsec::read_key(file).map_err(anyhow::Error::msg)?;
+        let interval = interval(crowdsec::DEFAULT_INTERVAL);
+        drop(Source::Crowdsec { url: url.clone(), key, interval });
+    }
+    args.table.iter().for_each(|&table| drop(Source::Table(table)));
+    args.bans.iter().for_each(|file| drop(Source::Bans(file.clone())));
+    Ok(lists)
 }
 
-fn log_start(args: &Args, lists: &[List], attached: &[Attachment]) {
-    let prefixes: usize = lists.iter().map(List::len).sum();
-    let places: Vec<String> = attached.iter().map(Attachment::to_string).collect();
+fn log_start(args: &Args, protection: &Protection) {
+    let prefixes = protection.lists.prefixes();
+    let places: Vec<String> = protection.attached.iter().map(Attachment::to_string).collect();
     let verb = if args.observe { "observing" } else { "blocking" };
     log::info!("{verb} by {prefixes} prefixes on {}; Ctrl-C stops", places.join(", "));
 }

@@ -96,7 +96,7 @@ impl DriverArrays {
             group_hash: GroupHash::default(),
         };
         if let Some(ingress) = interfaces.first() {
-            ingress.set_driver_path(Some(&path))?;
+            ingress.set_driver_path(Some(Arc::new(path)))?;
             ingress.forward_in_driver([true; 2])?;
         }
         Ok(())

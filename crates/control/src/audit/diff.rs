@@ -45,6 +45,7 @@ use super::{
 use crate::handle::ControlHandle;
 use crate::kernel_sync::KernelSync;
 use crate::plane::{HopTarget, Plane};
+use crate::server::RequestError;
 use crate::target::{TargetView, target_view};
 use api::{Compared, Difference, Item, RouteView};
 
@@ -66,21 +67,6 @@ pub(crate) struct DiffOptions {
     pub(crate) sample: u32,
     /// The seed of the sample.
     pub(crate) seed: u64,
-}
-
-/// The reason that a request to the control socket was not completed.
-#[derive(Debug)]
-pub(crate) enum RequestError {
-    /// The client disconnected.
-    Client(io::Error),
-    /// The request failed; the message is for the client.
-    Failed(String),
-}
-
-impl From<io::Error> for RequestError {
-    fn from(error: io::Error) -> Self {
-        Self::Client(error)
-    }
 }
 
 impl From<feed::netlink::Error> for RequestError {

@@ -50,9 +50,10 @@ use crate::links;
 use crate::plane::{ActiveList, Plane, PlanePort, Ports, StaticFollower, WithoutRoutes};
 use crate::progress::{Progress, Turns};
 use crate::query::QueryHandle;
+use crate::requests::ServerHandles;
 use crate::role::{PlainRouter, Role, StaticRouter};
 use crate::route_source::RouteSource;
-use crate::server::{Server, ServerHandles};
+use crate::server::Server;
 use crate::start::{
     HookFactory, PortInfo, Readers, StartError, Started, Unserved, WorkerCounters, by_name, open,
     present, start,

@@ -1,7 +1,7 @@
 //! Executes the orders of the control socket's clients on the daemon.
 
 use super::Daemon;
-use crate::server::{Orders, SaveImage};
+use crate::requests::{Orders, SaveImage};
 
 impl Orders for Daemon {
     fn reload(&mut self) -> Result<String, String> {

@@ -27,7 +27,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::bpf::{AttachError, Link, LoadError, Mode, Program};
+use super::bpf::{AttachError, Link, LoadError, Mode};
 use super::counters::SocketCounters;
 use super::descriptor;
 use super::device::{self, ChannelCount, Device, TagRemoval, dropped};
@@ -35,10 +35,12 @@ use super::error::{BPF, Capability, Error, NET_ADMIN, NET_RAW, PERFMON};
 use super::host_egress::HostEgress;
 use super::rss::{Rss, RssSetup};
 use super::steer::{
-    BlockedSources, DriverPath, EarlyDropConfig, Locals, SourcePrefix, Steering, SteeringCounters,
-    SteeringOutcome, VlanTags,
+    EarlyDropConfig, Extensions, Locals, SourcePrefix, Steering, SteeringCounters, SteeringOutcome,
+    VlanTags,
 };
 use crate::PortStats;
+
+mod extension;
 
 /// The receive modes that may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,8 +114,8 @@ struct Attachment {
     device_queues: u32,
     /// `None` if the device was removed, or the program could not be attached.
     link: Option<Link>,
-    /// The program forwards packets itself.
-    has_path: bool,
+    /// The code of other crates in the program.
+    extensions: Extensions,
     /// The mode of the program, or its last one.
     mode: Mode,
     fallback: Option<String>,
@@ -234,7 +236,7 @@ impl Interface {
             mtu,
             device_queues,
             link: Some(link),
-            has_path: false,
+            extensions: Extensions::default(),
             mode,
             fallback,
             tag_removal,
@@ -579,49 +581,6 @@ impl Interface {
         self.0.steering.counts()
     }
 
-    /// Puts `path` into the steering program in place of the present one, or none: each frame passes
-    /// through the former program or the new one. Switches, maps and counters stay.
-    ///
-    /// # Errors
-    ///
-    /// [`Error`]; the former path stays.
-    pub fn set_driver_path(&self, path: Option<&dyn DriverPath>) -> Result<(), Error> {
-        let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
-        if path.is_none() && !now.has_path {
-            return Ok(());
-        }
-        self.replace_program(&now, || self.0.steering.load_with(path))?;
-        now.has_path = path.is_some();
-        Ok(())
-    }
-
-    /// Drops packets of these sources on a gate's interface, or of none: each frame passes through the former
-    /// program or the new one. Switches, maps and counters stay.
-    ///
-    /// # Errors
-    ///
-    /// [`Error`]; the former sources stay.
-    pub fn set_blocked(&self, sources: Option<&dyn BlockedSources>) -> Result<(), Error> {
-        let now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
-        self.replace_program(&now, || self.0.steering.load_blocking(sources))
-    }
-
-    /// Puts a program that looks up in tables in place of the present one.
-    fn replace_program(
-        &self,
-        now: &Attachment,
-        load: impl FnOnce() -> Result<Program, LoadError>,
-    ) -> Result<(), Error> {
-        let rights = &[BPF, NET_ADMIN, PERFMON];
-        let program = load().map_err(|error| program_error(error, &now.name, rights))?;
-        let replaced = now.link.as_ref().map_or(Ok(()), |link| link.replace(&program));
-        replaced.map_err(|cause| {
-            Error::system("replace the steering program", &now.name, rights, cause)
-        })?;
-        self.0.steering.set_program(program);
-        Ok(())
-    }
-
     /// Lets packets of IPv4, and of IPv6, take the driver's path from now on.
     ///
     /// # Errors
@@ -633,7 +592,8 @@ impl Interface {
 
     /// Returns whether packets may be forwarded in the driver.
     pub fn forwards_in_driver(&self) -> bool {
-        self.attachment(|now| now.has_path) && self.0.steering.forwards_in_driver()
+        self.attachment(|now| now.extensions.driver_path.is_some())
+            && self.0.steering.forwards_in_driver()
     }
 
     /// Counts the bytes of the frames that were forwarded in the driver.

@@ -14,8 +14,11 @@ use std::net::IpAddr;
 use caps::{CapSet, Capability};
 use fingerpost_port::af_xdp::Locals;
 use fingerpost_port::af_xdp::bpf::asm::{Action, Assembler, Cond, Label, Reg};
+use std::sync::Arc;
+
 use fingerpost_port::af_xdp::steer::{
-    BlockedSources, EarlyDropConfig, SourceExits, SourcePrefix, Steering, SteeringOutcome,
+    BlockedSources, EarlyDropConfig, Extensions, SourceExits, SourcePrefix, Steering,
+    SteeringOutcome,
 };
 
 const MAC: [u8; 6] = [0x02, 0xfe, 0x00, 0x00, 0x80, 0x01];
@@ -571,7 +574,8 @@ fn packet_of_blocked_source_is_dropped_and_counted() {
     let few = Few { v4: 0xcb00_7107, v6: 0x2001_0db8_00ff_0000_0102_0304_0506_0708 };
     let [four, six] = ["203.0.113.7", "2001:db8:ff:0:102:304:506:708"].map(of);
     assert!(!drops(&steering, &four) && !drops(&steering, &six));
-    steering.set_program(steering.load_blocking(Some(&few)).unwrap());
+    let few = Extensions { blocked: Some(Arc::new(few)), ..Extensions::default() };
+    steering.set_program(steering.load_with(&few).unwrap());
     assert!(drops(&steering, &four) && drops(&steering, &six));
     let others = ["203.0.113.6", "7.113.0.203", "2001:db8:ff:1:102:304:506:708", "2001:db8:ff::"];
     assert!(others.iter().all(|other| !drops(&steering, &of(other))));
@@ -589,7 +593,7 @@ fn packet_of_blocked_source_is_dropped_and_counted() {
     assert_eq!(run(&steering, &six), SteeringOutcome::Observed);
     steering.observe(false).unwrap();
     assert!(drops(&steering, &six));
-    steering.set_program(steering.load_blocking(None).unwrap());
+    steering.set_program(steering.load_with(&Extensions::default()).unwrap());
     assert!(!drops(&steering, &four) && !drops(&steering, &six));
 }
 

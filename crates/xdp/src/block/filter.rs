@@ -1,4 +1,4 @@
-//! The program: finds the source of a frame, the lists that contain it, and the first one's action.
+//! The filter: finds the source of a frame, the lists that contain it, and the first one's action.
 //!
 //! ```text
 //!  frame ─ up to two VLAN tags ─┬─ IPv4 ─► lookup ─┬─► lists ─► lowest bit ─► action, counted for the list
@@ -6,11 +6,12 @@
 //!                               └─ others, and headers that are not whole ─► passed, counted as others
 //! ```
 //!
+//! It is a program of its own, or the first part of a steering program ([`IngressFilter`]).
 //! ARP and other protocols always pass. Counters are an array for each CPU; their sum is the number of
-//! frames that the program has seen.
+//! frames that the filter has seen.
 //!
-//! Registers: r9 is the context, r6 the frame's first byte (later 14 bytes before its payload), r7 its end; then
-//! r8 is the counter's index.
+//! Registers: r9 is the context, r6 the frame's first byte (later 14 bytes before its payload), r7 its end, then
+//! its length; r8 is the counter's index.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +19,10 @@ use std::sync::Arc;
 use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use port::af_xdp::bpf::asm::{Action, Assembler, Cond, Label, Op, Size, context};
 use port::af_xdp::bpf::{Kind, Map, Program};
+use port::af_xdp::steer::{FilterExits, IngressFilter};
 
+use super::count::{Count, ENTRY, KEY, MAPPED, SOURCE, append_count, read_count};
+use super::watch::Watches;
 use super::{ListAction, MAX_LISTS};
 use crate::{ProgramError, TableArrays, lookup};
 
@@ -27,27 +31,12 @@ const NOT_LISTED: usize = MAX_LISTS;
 const OTHERS: usize = MAX_LISTS + 1;
 const ENTRIES: usize = MAX_LISTS + 2;
 
-/// The bytes of an entry: packets, bytes.
-const ENTRY: usize = 16;
-
-/// The key of an entry, on the stack.
-const KEY: i16 = -4;
-
 /// Offsets from 14 bytes before the payload on.
 const TYPE: i16 = 12;
 const V4_SOURCE: i16 = 14 + 12;
 const V4_END: i32 = 14 + 20;
 const V6_SOURCE: i16 = 14 + 8;
 const V6_END: i32 = 14 + 40;
-
-/// Packets and their bytes, Ethernet headers included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// The packets.
-    pub packets: u64,
-    /// Their bytes in the first buffer of a frame, which is all of it up to the size of a page.
-    pub bytes: u64,
-}
 
 /// The packets that the program has seen, each in one count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,21 +49,17 @@ pub struct Counts {
     pub others: Count,
 }
 
-/// The tables of a program.
-type Tables = (Arc<TableArrays<u32>>, Arc<TableArrays<u128>>);
-
-/// The maps of the program, which another program with other tables uses too.
+/// The maps of the filter, which stay when it gets other tables.
 #[derive(Debug)]
-pub struct Filter {
-    /// The return value for each list, a byte each.
+pub(super) struct FilterMaps {
+    /// The action of each list, a byte each.
     actions: Map,
     counts: Map,
     lists: usize,
-    /// The tables of the program that was loaded last.
-    tables: Option<Tables>,
+    pub(super) watches: Watches,
 }
 
-impl Filter {
+impl FilterMaps {
     /// Creates the maps for lists with these actions.
     pub(super) fn new(actions: &[ListAction]) -> io::Result<Self> {
         let map = Map::array(Kind::Array, "actions", ENTRIES, 1)?;
@@ -88,7 +73,7 @@ impl Filter {
         }
         map.set(0, &values)?;
         let counts = Map::array(Kind::PercpuArray, "counts", ENTRY, ENTRIES as u32)?;
-        Ok(Self { actions: map, counts, lists: actions.len(), tables: None })
+        Ok(Self { actions: map, counts, lists: actions.len(), watches: Watches::new()? })
     }
 
     /// Returns the number of lists.
@@ -96,38 +81,9 @@ impl Filter {
         self.lists
     }
 
-    /// Loads the program for two tables.
-    pub(super) fn load(
-        &mut self,
-        v4: &Arc<TableArrays<u32>>,
-        v6: &Arc<TableArrays<u128>>,
-    ) -> Result<Program, ProgramError> {
-        let program = {
-            let mut asm = Assembler::new();
-            self.append(&mut asm, v4, v6);
-            let code = asm.finish()?;
-            // Before Linux 5.18 there are no frames of several buffers.
-            Program::load_multi_buffer("block", &code).or_else(|_| Program::load("block", &code))?
-        };
-        self.tables = Some((Arc::clone(v4), Arc::clone(v6)));
-        Ok(program)
-    }
-
-    /// Returns whether the program loaded last has these tables.
-    pub(super) fn is_of(&self, v4: &Arc<TableArrays<u32>>, v6: &Arc<TableArrays<u128>>) -> bool {
-        let of = |(four, six): &Tables| Arc::ptr_eq(four, v4) && Arc::ptr_eq(six, v6);
-        self.tables.as_ref().is_some_and(of)
-    }
-
     /// Reads the counters.
     pub(super) fn counts(&self) -> io::Result<Counts> {
-        let entry = |index: usize| {
-            let values = self.counts.percpu(index as u32)?;
-            Ok(values.iter().fold(Count::default(), |sum, value| Count {
-                packets: sum.packets.wrapping_add(number(&value[..8])),
-                bytes: sum.bytes.wrapping_add(number(&value[8..])),
-            }))
-        };
+        let entry = |index| read_count(&self.counts, index);
         Ok(Counts {
             lists: (0..self.lists).map(entry).collect::<io::Result<_>>()?,
             not_listed: entry(NOT_LISTED)?,
@@ -135,15 +91,58 @@ impl Filter {
         })
     }
 
-    fn append<'m>(
-        &'m self,
-        asm: &mut Assembler<'m>,
-        v4: &'m TableArrays<u32>,
-        v6: &'m TableArrays<u128>,
-    ) {
+    /// Appends the count of entry r8, and the end with its action.
+    fn append_end<'m>(&'m self, asm: &mut Assembler<'m>, exits: FilterExits) {
+        let leave = asm.label();
+        asm.load(Size::Word, R2, R9, context::DATA)
+            .op(Op::Sub, R7, R2)
+            .store(Size::Word, R10, KEY, R8)
+            .map_lookup(&self.counts, KEY)
+            .jump_if(Cond::Eq, R0, 0, leave);
+        append_count(asm);
+        self.watches.append(asm, leave, NOT_LISTED as i32);
+        asm.bind(leave)
+            // The verifier forgets the limit of r8 on the way here.
+            .op(Op::And, R8, ENTRIES as i32 - 1)
+            .load_map_value(R1, &self.actions, 0)
+            .add(R1, R8)
+            .load(Size::Byte, R0, R1, 0)
+            .jump_if(Cond::Eq, R0, Action::Drop as i32, exits.drop)
+            .jump(exits.rest);
+    }
+}
+
+/// The filter with the present tables.
+#[derive(Debug)]
+pub struct Filter {
+    pub(super) maps: Arc<FilterMaps>,
+    pub(super) v4: Arc<TableArrays<u32>>,
+    pub(super) v6: Arc<TableArrays<u128>>,
+}
+
+impl Filter {
+    /// Loads the filter as a program of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`ProgramError`].
+    pub(super) fn load(&self) -> Result<Program, ProgramError> {
+        let mut asm = Assembler::new();
+        let [entry, drop, rest] = std::array::from_fn(|_| asm.label());
+        asm.mov(R9, R1).jump(entry).bind(drop).leave(Action::Drop).bind(rest).leave(Action::Pass);
+        self.append(&mut asm, entry, FilterExits { drop, rest });
+        let code = asm.finish()?;
+        // Before Linux 5.18 there are no frames of several buffers.
+        Ok(Program::load_multi_buffer("block", &code).or_else(|_| Program::load("block", &code))?)
+    }
+}
+
+impl IngressFilter for Filter {
+    fn append<'m>(&'m self, asm: &mut Assembler<'m>, entry: Label, exits: FilterExits) {
         let [ipv4, ipv6, others, found, count] = std::array::from_fn(|_| asm.label());
         let [lookup4, lookup6] = std::array::from_fn(|_| asm.label());
-        asm.mov(R9, R1).load(Size::Word, R6, R9, context::DATA).load(
+        let [upper, lower] = SOURCE;
+        asm.bind(entry).load(Size::Word, R6, R9, context::DATA).load(
             Size::Word,
             R7,
             R9,
@@ -151,53 +150,35 @@ impl Filter {
         );
         append_types(asm, [ipv4, ipv6], others);
         append_bound(asm, ipv4, V4_END, others);
-        asm.load(Size::Word, R1, R6, V4_SOURCE).big_endian(R1, 32).call_code(lookup4).jump(found);
+        asm.load(Size::Word, R1, R6, V4_SOURCE)
+            .big_endian(R1, 32)
+            .load_u64(R2, MAPPED)
+            .op(Op::Or, R2, R1)
+            .store(Size::Double, R10, lower, R2)
+            .mov(R2, 0)
+            .store(Size::Double, R10, upper, R2)
+            .call_code(lookup4)
+            .jump(found);
         append_bound(asm, ipv6, V6_END, others);
         asm.load(Size::Double, R1, R6, V6_SOURCE)
             .big_endian(R1, 64)
+            .store(Size::Double, R10, upper, R1)
             .load(Size::Double, R2, R6, V6_SOURCE + 8)
             .big_endian(R2, 64)
+            .store(Size::Double, R10, lower, R2)
             .call_code(lookup6)
             .bind(found)
             .mov(R8, NOT_LISTED as i32)
             .jump_if(Cond::Eq, R0, 0, count);
         append_first(asm);
         asm.jump(count).bind(others).mov(R8, OTHERS as i32).bind(count);
-        self.append_end(asm);
-        lookup::append(asm, lookup4, v4);
-        lookup::append(asm, lookup6, v6);
-    }
-
-    /// Appends the count of entry r8, and the end with its action.
-    fn append_end<'m>(&'m self, asm: &mut Assembler<'m>) {
-        let leave = asm.label();
-        asm.store(Size::Word, R10, KEY, R8)
-            .map_lookup(&self.counts, KEY)
-            .jump_if(Cond::Eq, R0, 0, leave)
-            // No other packet of this CPU comes between: additions need not be atomic.
-            .load(Size::Double, R1, R0, 0)
-            .add(R1, 1)
-            .store(Size::Double, R0, 0, R1)
-            .load(Size::Word, R2, R9, context::DATA)
-            .op(Op::Sub, R7, R2)
-            .load(Size::Double, R1, R0, 8)
-            .add(R1, R7)
-            .store(Size::Double, R0, 8, R1)
-            .bind(leave)
-            // The verifier forgets the limit of r8 on the way here.
-            .op(Op::And, R8, ENTRIES as i32 - 1)
-            .load_map_value(R1, &self.actions, 0)
-            .add(R1, R8)
-            .load(Size::Byte, R0, R1, 0)
-            .exit();
+        self.maps.append_end(asm, exits);
+        lookup::append(asm, lookup4, &self.v4);
+        lookup::append(asm, lookup6, &self.v6);
     }
 }
 
 const _: () = assert!(ENTRIES == 32, "an index is five bits");
-
-fn number(bytes: &[u8]) -> u64 {
-    <[u8; 8]>::try_from(bytes).map_or(0, u64::from_ne_bytes)
-}
 
 /// Appends the walk over up to two VLAN tags, to the code of the payload's type.
 fn append_types(asm: &mut Assembler<'_>, [ipv4, ipv6]: [Label; 2], others: Label) {

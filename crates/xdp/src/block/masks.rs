@@ -52,19 +52,35 @@ impl<A: Family> ListMasks<A> {
         !self.changed.is_empty()
     }
 
-    /// Makes `prefixes` the content of a list.
-    pub fn replace(&mut self, list: usize, prefixes: &[Prefix<A>]) {
+    /// Makes `prefixes` the content of a list; returns whether that is a change.
+    pub fn replace(&mut self, list: usize, prefixes: &[Prefix<A>]) -> bool {
+        let mut changes = false;
         let listed = self.own.iter().filter(|(_, lists)| lists.0 & 1 << list != 0);
         let listed: Vec<Prefix<A>> = listed.map(|(prefix, _)| prefix).collect();
         if !listed.is_empty() {
             let wanted: HashSet<Prefix<A>> = prefixes.iter().copied().collect();
             for prefix in listed {
-                self.set(list, prefix, wanted.contains(&prefix));
+                changes |= self.set(list, prefix, wanted.contains(&prefix));
             }
         }
         for &prefix in prefixes {
-            self.set(list, prefix, true);
+            changes |= self.set(list, prefix, true);
         }
+        changes
+    }
+
+    /// Returns the lines that cover a prefix, the shortest first, each with a bit for each list that has it.
+    pub fn covering(&self, prefix: Prefix<A>) -> impl Iterator<Item = (Prefix<A>, u32)> {
+        self.own.covering(prefix).map(|(prefix, lists)| (prefix, lists.0))
+    }
+
+    /// Counts the lines within a prefix, itself not included.
+    ///
+    /// # Complexity
+    ///
+    /// O(that number).
+    pub fn count_within(&self, prefix: Prefix<A>) -> usize {
+        self.own.covered(prefix).filter(|(inner, _)| *inner != prefix).count()
     }
 
     /// Brings the routes of `updater` up to date.

@@ -1,4 +1,5 @@
-//! Block lists: an XDP program that drops packets by the lists in which their source is.
+//! Block lists: a filter that drops packets by the lists in which their source is, in an XDP program of its own or
+//! in front of a steering program.
 //!
 //! ```text
 //!   lists, by priority ──► masks of a prefix ──► Updater ──► KernelTable ─┐
@@ -7,7 +8,9 @@
 //!
 //! - [`masks`]: prefixes with the lists that contain them; a hop of the table is a set of lists.
 //! - [`tables`]: the lists, and their table in the kernel for each family.
-//! - [`filter`]: the program and its counters.
+//! - [`filter`]: the filter and its counters.
+//! - [`count`]: counters of packets and bytes.
+//! - [`watch`]: the packets of some prefixes, counted on request.
 //! - [`blocked`]: the lookup in a gate's program, of which the lists are a part.
 //!
 //! The first list in the order of priority that contains a source decides, whatever the length of its
@@ -19,20 +22,24 @@
 //! two or four.
 
 pub mod blocked;
+pub mod count;
 pub mod filter;
 pub mod masks;
 pub mod tables;
+pub mod watch;
 
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use fib::{Addr, Full, Prefix};
 use port::af_xdp::bpf::Program;
 
 use crate::{ProgramError, Publication, TableError};
-use filter::{Counts, Filter};
+use count::Count;
+use filter::{Counts, Filter, FilterMaps};
 use tables::ListTables;
 
 /// The maximum number of lists.
@@ -47,15 +54,15 @@ pub enum ListAction {
     Drop,
 }
 
-/// The lists of a host, and the program that acts on them.
+/// The lists of a host, and the filter that acts on them.
 pub struct Blocker {
     tables: ListTables,
-    filter: Filter,
-    program: Arc<Program>,
+    maps: Arc<FilterMaps>,
+    filter: Arc<Filter>,
 }
 
 impl Blocker {
-    /// Creates empty lists with these actions, in the order of priority, and loads the program.
+    /// Creates empty lists with these actions, in the order of priority.
     ///
     /// # Errors
     ///
@@ -65,13 +72,12 @@ impl Blocker {
             return Err(BlockError::Lists(actions.len()));
         }
         let tables = ListTables::new()?;
-        let mut filter = Filter::new(actions)?;
-        let (v4, v6) = tables.arrays();
-        let program = Arc::new(filter.load(v4, v6)?);
-        Ok(Self { tables, filter, program })
+        let maps = Arc::new(FilterMaps::new(actions)?);
+        let filter = filter_of(&tables, &maps);
+        Ok(Self { tables, maps, filter })
     }
 
-    /// Replaces the prefixes of list number `list`, from the next commit on.
+    /// Replaces the prefixes of list number `list`, from the next commit on. Returns whether that is a change.
     ///
     /// # Panics
     ///
@@ -80,9 +86,9 @@ impl Blocker {
     /// # Complexity
     ///
     /// O(prefixes of all lists).
-    pub fn replace(&mut self, list: usize, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) {
-        assert!(list < self.filter.lists(), "list {list} of {}", self.filter.lists());
-        self.tables.replace(list, v4, v6);
+    pub fn replace(&mut self, list: usize, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) -> bool {
+        assert!(list < self.maps.lists(), "list {list} of {}", self.maps.lists());
+        self.tables.replace(list, v4, v6)
     }
 
     /// Puts an IPv4 prefix into a list or takes it out, from the next commit on. Returns whether that is a
@@ -92,7 +98,7 @@ impl Blocker {
     ///
     /// If there is no such list.
     pub fn set_v4(&mut self, list: usize, prefix: Prefix<u32>, listed: bool) -> bool {
-        assert!(list < self.filter.lists(), "list {list} of {}", self.filter.lists());
+        assert!(list < self.maps.lists(), "list {list} of {}", self.maps.lists());
         self.tables.set_v4(list, prefix, listed)
     }
 
@@ -102,30 +108,39 @@ impl Blocker {
     ///
     /// If there is no such list.
     pub fn set_v6(&mut self, list: usize, prefix: Prefix<u128>, listed: bool) -> bool {
-        assert!(list < self.filter.lists(), "list {list} of {}", self.filter.lists());
+        assert!(list < self.maps.lists(), "list {list} of {}", self.maps.lists());
         self.tables.set_v6(list, prefix, listed)
     }
 
-    /// Shows all changes to the program. After [`Publication::Replaced`] there is another
-    /// [`program`](Self::program), which must replace the present one wherever that is attached.
+    /// Shows all changes to the filter. After [`Publication::Replaced`] there is another
+    /// [`filter`](Self::filter), which must replace the present one in all programs.
     ///
     /// # Errors
     ///
-    /// [`BlockError`]; the program acts by the lists of the last commit, and the next commit makes
+    /// [`BlockError`]; the filter acts by the lists of the last commit, and the next commit makes
     /// another attempt.
     pub fn commit(&mut self) -> Result<Publication, BlockError> {
         self.tables.commit()?;
         let (v4, v6) = self.tables.arrays();
-        if self.filter.is_of(v4, v6) {
+        if Arc::ptr_eq(v4, &self.filter.v4) && Arc::ptr_eq(v6, &self.filter.v6) {
             return Ok(Publication::InPlace);
         }
-        self.program = Arc::new(self.filter.load(v4, v6)?);
+        self.filter = filter_of(&self.tables, &self.maps);
         Ok(Publication::Replaced)
     }
 
-    /// Returns the present program.
-    pub fn program(&self) -> &Arc<Program> {
-        &self.program
+    /// Returns the present filter.
+    pub fn filter(&self) -> &Arc<Filter> {
+        &self.filter
+    }
+
+    /// Loads the present filter as a program of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::Program`].
+    pub fn load(&self) -> Result<Program, BlockError> {
+        Ok(self.filter.load()?)
     }
 
     /// Returns the counts of packets since the start.
@@ -134,7 +149,35 @@ impl Blocker {
     ///
     /// Those of `bpf(2)`.
     pub fn counts(&self) -> io::Result<Counts> {
-        self.filter.counts()
+        self.maps.counts()
+    }
+
+    /// Begins to count the packets from `prefix` that lists decide about, in place `slot` of
+    /// [`MAX_WATCHES`](watch::MAX_WATCHES), or ends that.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such place, or the length exceeds that of the address.
+    pub fn watch(&self, slot: usize, prefix: Option<(IpAddr, u32)>) -> io::Result<()> {
+        self.maps.watches.set(slot, prefix)
+    }
+
+    /// Returns the counts of place `slot` since the begin of its watch.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn watched(&self, slot: usize) -> io::Result<Count> {
+        self.maps.watches.count(slot)
+    }
+
+    /// Returns the lists.
+    pub fn tables(&self) -> &ListTables {
+        &self.tables
     }
 
     /// Returns the lists that contain `addr`, a bit for each, as of the last commit.
@@ -148,9 +191,14 @@ impl Blocker {
     }
 }
 
+fn filter_of(tables: &ListTables, maps: &Arc<FilterMaps>) -> Arc<Filter> {
+    let (v4, v6) = tables.arrays();
+    Arc::new(Filter { maps: Arc::clone(maps), v4: Arc::clone(v4), v6: Arc::clone(v6) })
+}
+
 impl fmt::Debug for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Blocker").field("filter", &self.filter).finish_non_exhaustive()
+        f.debug_struct("Blocker").field("maps", &self.maps).finish_non_exhaustive()
     }
 }
 

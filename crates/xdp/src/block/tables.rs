@@ -59,14 +59,14 @@ impl ListTables {
         Ok(Self { v4, v6 })
     }
 
-    /// Replaces the prefixes of a list, from the next commit on.
+    /// Replaces the prefixes of a list, from the next commit on. Returns whether that is a change.
     ///
     /// # Complexity
     ///
     /// O(prefixes of all lists).
-    pub fn replace(&mut self, list: usize, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) {
-        self.v4.masks.replace(list, v4);
-        self.v6.masks.replace(list, v6);
+    pub fn replace(&mut self, list: usize, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) -> bool {
+        let changes = [self.v4.masks.replace(list, v4), self.v6.masks.replace(list, v6)];
+        changes.contains(&true)
     }
 
     /// Puts an IPv4 prefix into a list or takes it out, from the next commit on. Returns whether that is a
@@ -78,6 +78,16 @@ impl ListTables {
     /// The same for an IPv6 prefix.
     pub fn set_v6(&mut self, list: usize, prefix: Prefix<u128>, listed: bool) -> bool {
         self.v6.masks.set(list, prefix, listed)
+    }
+
+    /// Returns the lines of IPv4, also those that are not yet committed.
+    pub fn lines_v4(&self) -> &ListMasks<u32> {
+        &self.v4.masks
+    }
+
+    /// Returns the lines of IPv6, also those that are not yet committed.
+    pub fn lines_v6(&self) -> &ListMasks<u128> {
+        &self.v6.masks
     }
 
     /// Shows all changes to the programs that look up. After [`Publication::Replaced`] the tables have other

@@ -9,11 +9,13 @@ use super::super::bpf::Map;
 use super::super::bpf::asm::{
     Action, Assembler, BadCode, Code, Cond, Helper, Label, Op, Reg, Size, context, half, word,
 };
-use super::blocked::{self, BlockedSources};
+use super::blocked;
 use super::declined::DeclinedFlows;
-use super::driver_path::{self, DriverPath, PathExits};
+use super::driver_path::{self, PathExits};
+use super::extensions::Extensions;
 use super::frame_room::FrameRoom;
 use super::heartbeat::{self, Heartbeat};
+use super::ingress_filter;
 use super::protected::ProtectedPrefixes;
 use super::{SteeringOutcome, flow_key, priority_tags, vlan_tags};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
@@ -60,8 +62,8 @@ pub(super) struct ProgramMaps {
     pub(super) switches: Map,
     pub(super) counts: Map,
     pub(super) locals: [Map; 2],
-    /// The bytes of packets of blocked sources: a gate's.
-    pub(super) blocked_bytes: Option<Map>,
+    /// The bytes of packets of blocked sources.
+    pub(super) blocked_bytes: Map,
     pub(super) declined: Option<DeclinedFlows>,
     pub(super) protected: Option<ProtectedPrefixes>,
     /// The longest frame for the sockets, unless longer ones are refused.
@@ -81,25 +83,17 @@ pub(super) struct Variant {
     pub(super) several_buffers: bool,
 }
 
-/// The code of other crates in the program.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Extensions<'m> {
-    pub(super) driver_path: Option<&'m dyn DriverPath>,
-    /// The lookup of blocked sources, for a gate's program.
-    pub(super) blocked: Option<&'m dyn BlockedSources>,
-}
-
 /// Assembles the program.
 pub(super) fn assemble<'m>(
     maps: &'m ProgramMaps,
     variant: Variant,
-    extensions: Extensions<'m>,
+    extensions: &'m Extensions,
 ) -> Result<Code<'m>, BadCode> {
-    let driver_path = extensions.driver_path;
+    let driver_path = extensions.driver_path.as_deref();
+    let (filter, blocked) = (extensions.filter.as_deref(), extensions.blocked.as_deref());
     let ProgramMaps { mac, secondary_macs, sockets, switches, counts, .. } = maps;
     let &ProgramMaps { guards, fail_closed, passes_expiring, .. } = maps;
     let vlans = maps.vlans.as_ref();
-    let blocked = extensions.blocked.zip(maps.blocked_bytes.as_ref());
     let (declined, protected) = (maps.declined.as_ref(), maps.protected.as_ref());
     let room = maps.room.as_ref().filter(|_| variant.has_room);
     let [v4, v6] = &maps.locals;
@@ -117,9 +111,16 @@ pub(super) fn assemble<'m>(
         }
     };
 
+    asm.mov(R9, R1);
+    let filter = filter.map(|filter| {
+        let entry = asm.label();
+        let (maps, drop) = ([switches, &maps.blocked_bytes], to(SteeringOutcome::Blocked));
+        let exits = ingress_filter::emit_check(&mut asm, maps, OBSERVE_ONLY, entry, drop);
+        (filter, entry, exits)
+    });
+
     // Ethernet.
-    asm.mov(R9, R1)
-        .load(Size::Word, R6, R9, context::DATA)
+    asm.load(Size::Word, R6, R9, context::DATA)
         .load(Size::Word, R7, R9, context::DATA_END)
         .mov(R2, R6)
         .add(R2, 14)
@@ -201,9 +202,9 @@ pub(super) fn assemble<'m>(
         .load(Size::Word, R7, R0, 0)
         .jump_if32(Cond::Set, R7, OBSERVE_ONLY as i32, to(SteeringOutcome::Observed))
         .bind(take);
-    let lookup = blocked.map(|(sources, bytes)| {
+    let lookup = blocked.map(|sources| {
         let entries = [asm.label(), asm.label()];
-        let drop = to(SteeringOutcome::Blocked);
+        let (bytes, drop) = (&maps.blocked_bytes, to(SteeringOutcome::Blocked));
         (sources, entries, blocked::emit_check(&mut asm, entries, bytes, drop))
     });
     if let Some(declined) = declined {
@@ -236,7 +237,7 @@ pub(super) fn assemble<'m>(
     }
     // The verifier rejects unreachable code.
     let there = |why| match why {
-        SteeringOutcome::Blocked => blocked.is_some(),
+        SteeringOutcome::Blocked => blocked.is_some() || filter.is_some(),
         SteeringOutcome::Declined => declined.is_some(),
         SteeringOutcome::Forwarded => driver_path.is_some(),
         SteeringOutcome::Forged => protected.is_some(),
@@ -279,6 +280,9 @@ pub(super) fn assemble<'m>(
     }
     if let Some((sources, entries, exits)) = lookup {
         sources.append(&mut asm, entries, exits);
+    }
+    if let Some((filter, entry, exits)) = filter {
+        filter.append(&mut asm, entry, exits);
     }
     asm.finish()
 }

@@ -18,7 +18,7 @@ use Reg::{R0, R1, R2, R6, R8, R10};
 /// The offset of the flow, and of the prefix length before it.
 pub(super) const FLOW: i16 = -48;
 pub(super) const BITS: i16 = FLOW - 4;
-const LENGTH: i16 = -64;
+pub(super) const LENGTH: i16 = -64;
 /// A key of four bytes.
 const INDEX: i16 = -4;
 

@@ -48,9 +48,11 @@ mod assemble;
 mod blocked;
 mod declined;
 mod driver_path;
+mod extensions;
 mod flow_key;
 mod frame_room;
 mod heartbeat;
+mod ingress_filter;
 mod outcome;
 mod prefix_set;
 mod priority_tags;
@@ -59,7 +61,9 @@ mod vlan_tags;
 
 pub use blocked::{BlockedSources, SourceExits};
 pub use driver_path::{DriverPath, PathExits};
+pub use extensions::Extensions;
 pub use heartbeat::STALL;
+pub use ingress_filter::{FilterExits, IngressFilter};
 pub use outcome::{SteeringCounters, SteeringOutcome};
 pub use prefix_set::SourcePrefix;
 pub use vlan_tags::VlanTags;
@@ -73,8 +77,7 @@ use std::time::Duration;
 use super::bpf::asm::Helper;
 use super::bpf::{Kind, LoadError, Map, Program};
 use assemble::{
-    COUNTS, Extensions, FORWARDED_BYTES, FORWARDS_V4, FORWARDS_V6, OBSERVE_ONLY, ProgramMaps,
-    Variant, assemble,
+    COUNTS, FORWARDED_BYTES, FORWARDS_V4, FORWARDS_V6, OBSERVE_ONLY, ProgramMaps, Variant, assemble,
 };
 use declined::DeclinedFlows;
 use frame_room::FrameRoom;
@@ -193,8 +196,7 @@ impl Steering {
         let v4 = Map::new(Kind::Hash, "fp_locals4", 4, 1, LOCALS).map_err(failed)?;
         let v6 = Map::new(Kind::Hash, "fp_locals6", 16, 1, LOCALS).map_err(failed)?;
         let EarlyDropConfig { flows, protected, fail_closed } = guards.unwrap_or_default();
-        let blocked_bytes = guards.map(|_| Map::array(Kind::PercpuArray, "fp_blocked", 8, 1));
-        let blocked_bytes = blocked_bytes.transpose().map_err(failed)?;
+        let blocked_bytes = Map::array(Kind::PercpuArray, "fp_blocked", 8, 1).map_err(failed)?;
         let declined =
             (flows > 0).then(|| DeclinedFlows::new(flows)).transpose().map_err(failed)?;
         let protected = (protected > 0)
@@ -229,7 +231,7 @@ impl Steering {
         // A kernel without the coarse clock has the exact one.
         let exact = Variant { clock: Helper::KtimeNs, ..without_room };
         let attempt = |variant| {
-            load_program(&maps, variant, Extensions::default()).map(|program| (program, variant))
+            load_program(&maps, variant, &Extensions::default()).map(|program| (program, variant))
         };
         let loaded = attempt(coarse).or_else(|error| match maps.room {
             Some(_) => attempt(without_room),
@@ -358,7 +360,7 @@ impl Steering {
     ///
     /// Those of `bpf(2)`.
     pub fn blocked_bytes(&self) -> io::Result<u64> {
-        self.maps.blocked_bytes.as_ref().map_or(Ok(0), |bytes| bytes.counter(0))
+        self.maps.blocked_bytes.counter(0)
     }
 
     /// Sets the prefixes behind the gate, and their exceptions (`drops` false): a packet for the
@@ -479,29 +481,16 @@ impl Steering {
         Arc::clone(&self.program.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Loads the program again, with `path` or without any. All maps stay, and their counts.
+    /// Loads the program again, with these extensions. All maps stay, and their counts.
     ///
     /// # Errors
     ///
     /// [`LoadError`].
-    pub fn load_with(&self, path: Option<&dyn DriverPath>) -> Result<Program, LoadError> {
-        load_program(&self.maps, self.variant, Extensions { driver_path: path, blocked: None })
+    pub fn load_with(&self, extensions: &Extensions) -> Result<Program, LoadError> {
+        load_program(&self.maps, self.variant, extensions)
     }
 
-    /// Loads the program of a gate again, with the lookup of blocked sources or without any. All maps stay, and
-    /// their counts.
-    ///
-    /// # Errors
-    ///
-    /// [`LoadError`].
-    pub fn load_blocking(
-        &self,
-        sources: Option<&dyn BlockedSources>,
-    ) -> Result<Program, LoadError> {
-        load_program(&self.maps, self.variant, Extensions { driver_path: None, blocked: sources })
-    }
-
-    /// Sets the present program: one of [`load_with`](Self::load_with) or [`load_blocking`](Self::load_blocking).
+    /// Sets the present program: one of [`load_with`](Self::load_with).
     pub fn set_program(&self, program: Program) {
         *self.program.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(program);
     }
@@ -526,7 +515,7 @@ impl Steering {
 fn load_program(
     maps: &ProgramMaps,
     variant: Variant,
-    extensions: Extensions<'_>,
+    extensions: &Extensions,
 ) -> Result<Program, LoadError> {
     let code = assemble(maps, variant, extensions)
         .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));

@@ -14,10 +14,11 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ::xdp::Blocker;
-use anyhow::Context;
 use fib::{Addr, Prefix};
 use nix::ifaddrs::getifaddrs;
+use xdp::Blocker;
+
+use crate::ListError;
 
 /// The port of BGP (RFC 4271).
 const BGP: u16 = 179;
@@ -25,17 +26,22 @@ const BGP: u16 = 179;
 const ESTABLISHED: &str = "01";
 
 /// Addresses that no block list may contain, and the reason.
-#[derive(Default)]
-pub(super) struct Protected {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Protected {
     v4: Vec<(u32, String)>,
     v6: Vec<(u128, String)>,
 }
 
 impl Protected {
     /// Collects the addresses of this host, and of its BGP neighbors.
-    pub(super) fn of_this_host() -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Addresses that the kernel does not list.
+    pub(crate) fn of_this_host() -> Result<Self, ListError> {
         let mut protected = Self::default();
-        for interface in getifaddrs().context("listing the addresses of this host")? {
+        let failed = |error| ListError::new(format!("listing the addresses of this host: {error}"));
+        for interface in getifaddrs().map_err(failed)? {
             let Some(address) = interface.address else { continue };
             let why = format!("an address of {}", interface.interface_name);
             if let Some(address) = address.as_sockaddr_in() {
@@ -48,7 +54,7 @@ impl Protected {
             // A kernel without IPv6 has no file for it.
             let text = match fs::read_to_string(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                text => text.with_context(|| format!("reading {path}"))?,
+                text => text.map_err(|error| ListError::new(format!("reading {path}: {error}")))?,
             };
             for address in bgp_neighbors(&text) {
                 protected.add(address, "a neighbor of a BGP session".into());
@@ -67,14 +73,20 @@ impl Protected {
     }
 
     /// Removes the addresses that an allow list contains: no block list decides about them.
-    pub(super) fn allow(&mut self, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) {
+    pub(crate) fn allow(&mut self, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) {
         self.v4.retain(|(addr, _)| !v4.iter().any(|prefix| prefix.contains(*addr)));
         self.v6.retain(|(addr, _)| !v6.iter().any(|prefix| prefix.contains(*addr)));
     }
 
+    /// Removes the addresses of which `is_covered` holds for the lists of `blocker` that contain it.
+    pub(crate) fn retain_unless(&mut self, is_covered: impl Fn(u32) -> bool, blocker: &Blocker) {
+        self.v4.retain(|(addr, _)| !is_covered(blocker.lists_of(*addr)));
+        self.v6.retain(|(addr, _)| !is_covered(blocker.lists_of(*addr)));
+    }
+
     /// Returns a protected address, and what it is, of which `is_uncovered` holds for the lists of `blocker` that
     /// contain it.
-    pub(super) fn uncovered(
+    pub(crate) fn uncovered(
         &self,
         is_uncovered: impl Fn(u32) -> bool,
         blocker: &Blocker,
@@ -86,7 +98,7 @@ impl Protected {
     }
 
     /// Returns the reason to hold a block list with these prefixes.
-    pub(super) fn reason(&self, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) -> Option<String> {
+    pub(crate) fn reason(&self, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) -> Option<String> {
         let four = |addr: u32| Ipv4Addr::from(addr).to_string();
         let six = |addr: u128| Ipv6Addr::from(addr).to_string();
         reason(&self.v4, v4, four).or_else(|| reason(&self.v6, v6, six))
@@ -108,7 +120,7 @@ fn reason<A: Addr>(
 }
 
 /// Returns the reason to hold a list that had `before` prefixes and now has `after`.
-pub(super) fn shrinks(before: usize, after: usize) -> Option<String> {
+pub(crate) fn shrinks(before: usize, after: usize) -> Option<String> {
     (after < before.div_ceil(2))
         .then(|| format!("it has {after} prefixes where it had {before}; SIGHUP applies it"))
 }

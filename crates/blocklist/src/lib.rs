@@ -1,0 +1,41 @@
+//! Block lists: where their prefixes come from, what is held, and what is in force.
+//!
+//! ```text
+//!   URL, CrowdSec, routing table ─► feed's thread ─► file ─┐
+//!   files and folders of the operator ─────────────────────┼─► List ─► held? ─► Blocker ─► XDP program
+//!   orders to ban and to lift a ban ─► Bans ─► file ───────┘                      └─► counters, watches
+//! ```
+//!
+//! [`BlockLists`] has the lists of a host in the order of their priority, and gives their contents to an
+//! [`xdp::Blocker`]. Its owner, `fingerpost block` or a router, calls [`BlockLists::turn`] some times a second
+//! and brings the blocker's filter to its interfaces.
+//!
+//! | module | content |
+//! |---|---|
+//! | `lists` | [`BlockLists`]: all lists, and their present state in the blocker |
+//! | `list` | one list: a file or a folder, and what of it is applied |
+//! | `lines` | the lines of a list, and the times at which they end |
+//! | `bans` | the list that orders change |
+//! | `protected` | what no list may block, and why a list is held |
+//! | `source` | [`Source`]: a list's path, URL, CrowdSec engine or routing table |
+//! | `feed` | lists from outside: a thread that writes a file |
+//! | `watched` | the prefixes whose packets are counted on request |
+//! | `status` | the state of the lists, for the control socket |
+//! | `error` | [`ListError`] |
+
+#![forbid(unsafe_code)]
+
+mod bans;
+mod error;
+pub mod feed;
+mod lines;
+mod list;
+mod lists;
+mod protected;
+mod source;
+mod status;
+mod watched;
+
+pub use error::ListError;
+pub use lists::{BlockLists, ListConfig};
+pub use source::Source;

@@ -1,0 +1,308 @@
+//! A list that is read: a file of prefixes or a folder of such files, what of it is applied, and why its present
+//! content is not.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use feed::AnyPrefix;
+use jiff::Timestamp;
+use xdp::ListAction;
+
+use crate::ListError;
+use crate::lines::{Content, Lines};
+use crate::protected::{self, Protected};
+
+/// A version of a list: its files, their times and lengths; `None` if one cannot be found.
+type Version = Option<Vec<(PathBuf, SystemTime, u64)>>;
+
+/// The origin of a list's file, which decides what a missing or a shorter one means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The operator: the file has to be there.
+    Operator,
+    /// A feed: without a file nothing has been received yet.
+    Feed,
+    /// A feed that states each prefix that leaves the list.
+    WithdrawingFeed,
+}
+
+/// A list of one file or folder.
+#[derive(Debug)]
+pub(crate) struct List {
+    name: String,
+    path: PathBuf,
+    action: ListAction,
+    origin: Origin,
+    /// The version that was read last; `None` before.
+    version: Option<Version>,
+    /// The prefixes of each family that are applied.
+    applied: [usize; 2],
+    /// The prefixes that end, the first of them last.
+    ending: Vec<(Timestamp, AnyPrefix)>,
+    held: Option<String>,
+    /// Why the content could not be read.
+    error: Option<String>,
+}
+
+impl List {
+    pub(crate) fn new(name: String, path: PathBuf, action: ListAction, origin: Origin) -> Self {
+        Self {
+            name,
+            path,
+            action,
+            origin,
+            version: None,
+            applied: [0; 2],
+            ending: Vec::new(),
+            held: None,
+            error: None,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn action(&self) -> ListAction {
+        self.action
+    }
+
+    /// Returns whether it is an allow list.
+    pub(crate) fn allows(&self) -> bool {
+        self.action == ListAction::Pass
+    }
+
+    /// Returns the number of IPv4 and IPv6 prefixes that are applied.
+    pub(crate) fn applied(&self) -> [usize; 2] {
+        self.applied
+    }
+
+    /// Counts the prefixes that end by themselves.
+    pub(crate) fn ending(&self) -> usize {
+        self.ending.len()
+    }
+
+    /// Removes and returns the prefixes that have ended.
+    pub(crate) fn take_ended(&mut self, now: Timestamp) -> Content {
+        let mut ended = Content::default();
+        while let Some((_, prefix)) = self.ending.pop_if(|(at, _)| *at <= now) {
+            match prefix {
+                AnyPrefix::V4(prefix) => ended.0.push(prefix),
+                AnyPrefix::V6(prefix) => ended.1.push(prefix),
+            }
+        }
+        self.applied[0] -= ended.0.len();
+        self.applied[1] -= ended.1.len();
+        ended
+    }
+
+    /// Returns the reason why the file's present content is not applied.
+    pub(crate) fn held(&self) -> Option<&str> {
+        self.held.as_deref()
+    }
+
+    /// Returns the reason why the present content could not be read.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Returns whether its present content is not applied: it has changed, or is held.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.held.is_some() || self.has_changed()
+    }
+
+    /// Holds the content that was read last; `before` prefixes stay applied.
+    pub(crate) fn hold(&mut self, reason: String, before: [usize; 2]) {
+        log::error!("{}: the list is held: {reason}", self.name);
+        self.held = Some(reason);
+        self.applied = before;
+    }
+
+    /// Returns whether any file is another one than was read last.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.version.as_ref() != Some(&version(&self.path))
+    }
+
+    /// Reads the files; returns what to apply, or `None` if it is held. `accepts_all` applies it however
+    /// short it has become. The addresses of an allow list are
+    /// not protected from the lists that are read after it.
+    ///
+    /// # Errors
+    ///
+    /// A file that is missing, cannot be read, or has a line that such a list cannot have.
+    pub(crate) fn read(
+        &mut self,
+        protected: &mut Protected,
+        accepts_all: bool,
+    ) -> Result<Option<Content>, ListError> {
+        // Before the file is read: if it is written meanwhile, it is read again.
+        self.version = Some(version(&self.path));
+        let result = self.read_version(protected, accepts_all);
+        self.error = result.as_ref().err().map(ToString::to_string);
+        result.map_err(|error| match self.origin {
+            Origin::Operator => ListError::new(format!("reading the list {error}")),
+            _ => ListError::new(format!("reading the list {}: {error}", self.name)),
+        })
+    }
+
+    fn read_version(
+        &mut self,
+        protected: &mut Protected,
+        accepts_all: bool,
+    ) -> Result<Option<Content>, ListError> {
+        let mut lines = Lines::default();
+        if self.origin == Origin::Operator || self.path.exists() {
+            for file in files(&self.path).map_err(|error| ListError::of(&self.path, error))? {
+                lines.read(&file)?;
+                if self.allows() && lines.any_expires() {
+                    let reason = "a line of an allow list cannot expire";
+                    return Err(ListError::of(&file, reason));
+                }
+            }
+        }
+        let ((v4, v6), ending) = lines.in_force(Timestamp::now());
+        let after = v4.len() + v6.len();
+        let contains = match self.action {
+            ListAction::Drop => protected.reason(&v4, &v6),
+            ListAction::Pass => None,
+        };
+        let shrinks = match self.origin {
+            Origin::Operator | Origin::Feed if !accepts_all => {
+                protected::shrinks(self.applied.iter().sum(), after)
+            }
+            _ => None,
+        };
+        self.held = contains.or(shrinks);
+        if let Some(reason) = &self.held {
+            log::error!("{}: the list is held: {reason}", self.name);
+            return Ok(None);
+        }
+        if self.allows() {
+            protected.allow(&v4, &v6);
+        }
+        self.applied = [v4.len(), v6.len()];
+        self.ending = ending;
+        Ok(Some((v4, v6)))
+    }
+}
+
+/// Lists the files of a list, in their order: itself, or those of its folder but hidden ones and the copies of
+/// editors.
+fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.into()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !name.starts_with('.') && !name.ends_with('~') && path.is_file() {
+            files.push(path.clone());
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+fn version(path: &Path) -> Version {
+    let of = |file: PathBuf| {
+        let metadata = file.metadata().ok()?;
+        Some((file, metadata.modified().ok()?, metadata.len()))
+    };
+    files(path).ok()?.into_iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::EXPIRES;
+
+    fn list(path: &Path, action: ListAction) -> List {
+        List::new("list".into(), path.into(), action, Origin::Operator)
+    }
+
+    #[test]
+    fn line_expires_at_its_time_and_with_the_last_of_its_prefix() {
+        let path = std::env::temp_dir().join(format!("fingerpost-expiry-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        let soon = Timestamp::now() + jiff::SignedDuration::from_secs(3600);
+        let late = soon + jiff::SignedDuration::from_secs(3600);
+        let write = |name: &str, lines: &[String]| fs::write(path.join(name), lines.join("\n"));
+        let one = [
+            format!("198.51.100.1 {EXPIRES}{soon}"),
+            format!("198.51.100.2 {EXPIRES}{soon} # a comment"),
+            format!("198.51.100.3 {EXPIRES}{soon}"),
+            format!("198.51.100.4 {EXPIRES}2026-01-01T00:00:00+01:00"),
+            format!("2001:db8::/32 {EXPIRES}{late}"),
+            "203.0.113.0/24 a word".to_owned(),
+        ];
+        let two = ["198.51.100.2".to_owned(), format!("198.51.100.3 {EXPIRES}{late}")];
+        write("one", &one).unwrap();
+        write("two", &two).unwrap();
+        let mut drops = list(&path, ListAction::Drop);
+        let none = Protected::default;
+        let (v4, v6) = drops.read(&mut none(), false).unwrap().unwrap();
+        assert_eq!((v4.len(), v6.len(), drops.ending()), (4, 1, 3));
+        let before = soon - jiff::SignedDuration::from_secs(1);
+        assert_eq!(drops.take_ended(before), Content::default());
+        let (ended, six) = drops.take_ended(soon);
+        assert_eq!((ended, six), (vec!["198.51.100.1/32".parse().unwrap()], vec![]));
+        let (ended, six) = drops.take_ended(late);
+        assert_eq!((ended.len(), six.len(), drops.applied()), (1, 1, [2, 0]));
+        let mut passes = list(&path, ListAction::Pass);
+        let refused = passes.read(&mut none(), false).unwrap_err().to_string();
+        assert!(refused.ends_with("one: a line of an allow list cannot expire"), "{refused}");
+        write("one", &[format!("198.51.100.1 {EXPIRES}tomorrow")]).unwrap();
+        let mut drops = list(&path, ListAction::Drop);
+        let refused = drops.read(&mut none(), false).unwrap_err().to_string();
+        assert!(refused.contains("one: `expires=tomorrow`: a time is needed as in"), "{refused}");
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn folder_is_read_without_hidden_files_and_copies() {
+        let folder = std::env::temp_dir().join(format!("fingerpost-list-{}", std::process::id()));
+        fs::create_dir_all(folder.join("inner")).unwrap();
+        for name in ["b", "a.txt", ".a.swp", "a.txt~"] {
+            fs::write(folder.join(name), "192.0.2.1\n").unwrap();
+        }
+        assert_eq!(files(&folder).unwrap(), [folder.join("a.txt"), folder.join("b")]);
+        let before = version(&folder);
+        assert!(before.is_some() && before == version(&folder));
+        fs::remove_file(folder.join("b")).unwrap();
+        assert_ne!(before, version(&folder));
+        assert_eq!(files(&folder.join("a.txt")).unwrap(), [folder.join("a.txt")]);
+        assert_eq!(version(&folder.join("none")), None);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn shorter_list_is_held_unless_its_feed_withdraws_prefixes() {
+        let path = std::env::temp_dir().join(format!("fingerpost-shorter-{}", std::process::id()));
+        for (origin, is_held) in
+            [(Origin::Operator, true), (Origin::Feed, true), (Origin::WithdrawingFeed, false)]
+        {
+            fs::write(&path, "192.0.2.1\n192.0.2.2\n192.0.2.3\n").unwrap();
+            let mut list = List::new("list".into(), path.clone(), ListAction::Drop, origin);
+            assert!(list.has_changed(), "it has not been read yet");
+            assert!(list.read(&mut Protected::default(), false).unwrap().is_some());
+            assert!(!list.has_changed());
+            fs::write(&path, "192.0.2.1\n").unwrap();
+            assert!(list.has_changed());
+            let content = list.read(&mut Protected::default(), false).unwrap();
+            assert_eq!((content.is_none(), list.held().is_some()), (is_held, is_held));
+            assert_eq!(list.applied(), if is_held { [3, 0] } else { [1, 0] });
+        }
+        fs::remove_file(&path).unwrap();
+        let mut list = List::new("list".into(), path.clone(), ListAction::Drop, Origin::Feed);
+        assert!(list.has_changed());
+        let content = list.read(&mut Protected::default(), false).unwrap();
+        assert_eq!(content, Some(Content::default()), "nothing has been received yet");
+        assert!(!list.has_changed());
+        let mut list = List::new("list".into(), path, ListAction::Drop, Origin::Operator);
+        let refused = list.read(&mut Protected::default(), false).unwrap_err().to_string();
+        assert!(refused.contains("fingerpost-shorter") && refused.contains("No such file"));
+    }
+}

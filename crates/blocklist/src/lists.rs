@@ -1,0 +1,466 @@
+//! All lists of a host, in the order of their priority, and their present state in a blocker.
+//!
+//! ```text
+//!   turn: ends, changed files ─► protected addresses? ─► held, or applied ─► commit, all changes at once
+//!   orders: ban, unban ─► protected addresses? ─► refused, or applied ─► commit
+//! ```
+//!
+//! Allow lists come first, then the bans, then the other block lists, each in the order given; the first that
+//! contains a source decides. Whether a content is held depends on the lists before it: an address that an allow list
+//! contains is no reason.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use feed::AnyPrefix;
+use jiff::{SignedDuration, Timestamp};
+use xdp::block::MAX_LISTS;
+use xdp::{Blocker, ListAction};
+
+use crate::bans::Bans;
+use crate::feed::FeedThread;
+use crate::lines::Content;
+use crate::list::{List, Origin};
+use crate::protected::Protected;
+use crate::watched::WatchedPrefixes;
+use crate::{ListError, Source};
+
+/// The time for which the protected addresses are not read again for another ban.
+const PROTECTED_AGE: Duration = Duration::from_secs(1);
+
+/// A list as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListConfig {
+    /// The end of its packets.
+    pub action: ListAction,
+    /// Where its prefixes come from.
+    pub source: Source,
+}
+
+/// A list, and the thread that keeps its file up to date.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) kind: EntryKind,
+    source: Source,
+    file: PathBuf,
+    pub(crate) feed: Option<FeedThread>,
+}
+
+/// A list that is read, or the one that orders change.
+#[derive(Debug)]
+pub(crate) enum EntryKind {
+    Read(List),
+    Bans(Bans),
+}
+
+/// The lists of a host.
+#[derive(Debug)]
+pub struct BlockLists {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) watched: WatchedPrefixes,
+    /// The addresses that no ban may contain, and the time at which they were read.
+    protected: Option<(Instant, Protected)>,
+}
+
+impl BlockLists {
+    /// Opens the lists; the files of feeds are in the folder `cache`, which is made if there are any.
+    ///
+    /// # Errors
+    ///
+    /// Two lists with one source, several lists of bans or an allow list of bans, too many lists; a file of bans
+    /// that cannot be read; a folder that cannot be made.
+    pub fn open(lists: Vec<ListConfig>, cache: &Path) -> Result<Self, ListError> {
+        if lists.len() > MAX_LISTS {
+            let reason = format!("{} lists: at most {MAX_LISTS} are possible", lists.len());
+            return Err(ListError::new(reason));
+        }
+        let mut seen = HashSet::new();
+        for ListConfig { source, action } in &lists {
+            if !seen.insert(source.to_string()) {
+                return Err(ListError::new(format!("{source}: the list is given twice")));
+            }
+            if matches!(source, Source::Bans(_)) && *action == ListAction::Pass {
+                return Err(ListError::new(format!("{source}: bans cannot be an allow list")));
+            }
+        }
+        if lists.iter().filter(|list| matches!(list.source, Source::Bans(_))).count() > 1 {
+            return Err(ListError::new("there are several lists of bans: one is possible"));
+        }
+        if lists.iter().any(|list| list.source.is_feed()) {
+            fs::create_dir_all(cache).map_err(|error| {
+                ListError::new(format!("making the folder {}: {error}", cache.display()))
+            })?;
+        }
+        let priority = |list: &ListConfig| match (list.action, &list.source) {
+            (ListAction::Pass, _) => 0,
+            (ListAction::Drop, Source::Bans(_)) => 1,
+            (ListAction::Drop, _) => 2,
+        };
+        let mut lists = lists;
+        lists.sort_by_key(priority);
+        let open = |ListConfig { action, source }| {
+            let file = source.file(cache)?;
+            let origin = match &source {
+                source if !source.is_feed() => Origin::Operator,
+                source if source.withdraws() => Origin::WithdrawingFeed,
+                _ => Origin::Feed,
+            };
+            let kind = match &source {
+                Source::Bans(_) => EntryKind::Bans(Bans::open(file.clone())?),
+                _ => EntryKind::Read(List::new(source.to_string(), file.clone(), action, origin)),
+            };
+            Ok(Entry { kind, source, file, feed: None })
+        };
+        let entries = lists.into_iter().map(open).collect::<Result<_, ListError>>()?;
+        Ok(Self { entries, watched: WatchedPrefixes::default(), protected: None })
+    }
+
+    /// Returns the actions of the lists, in the order of priority.
+    pub fn actions(&self) -> Vec<ListAction> {
+        self.entries.iter().map(Entry::action).collect()
+    }
+
+    /// Counts the prefixes of all lists.
+    pub fn prefixes(&self) -> usize {
+        self.entries.iter().flat_map(Entry::applied).sum()
+    }
+
+    /// Returns whether the content of any list is held.
+    pub fn is_any_held(&self) -> bool {
+        self.entries.iter().any(|entry| entry.held().is_some())
+    }
+
+    /// Starts the threads of the feeds, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// A thread or a socket that the kernel refuses.
+    pub fn start_feeds(&mut self) -> Result<(), ListError> {
+        for entry in &mut self.entries {
+            entry.feed = entry.source.start(&entry.file)?;
+        }
+        Ok(())
+    }
+
+    /// Reads all lists for the first time, and puts them into `blocker`, if there is one. Calls `progress` with the
+    /// name of each list before it is read.
+    ///
+    /// # Errors
+    ///
+    /// A list that cannot be read.
+    pub fn load(
+        &mut self,
+        mut blocker: Option<&mut Blocker>,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<(), ListError> {
+        let mut protected = Protected::of_this_host()?;
+        for (number, entry) in self.entries.iter_mut().enumerate() {
+            progress(entry.name());
+            let content = match &mut entry.kind {
+                EntryKind::Read(list) => list.read(&mut protected, false)?,
+                EntryKind::Bans(bans) => {
+                    let (v4, v6) = bans.content();
+                    if let Some(reason) = protected.reason(&v4, &v6) {
+                        let advice = "remove the line, or put the address into an allow list";
+                        let file = entry.file.display();
+                        return Err(ListError::new(format!(
+                            "the bans in {file}: {reason}: {advice}"
+                        )));
+                    }
+                    Some((v4, v6))
+                }
+            };
+            if let (Some(blocker), Some((v4, v6))) = (&mut blocker, content) {
+                blocker.replace(number, &v4, &v6);
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies what has changed or ended, and commits. `accepts_all` applies lists however short they have become.
+    /// Logs each list that cannot be read or committed.
+    pub fn turn(&mut self, blocker: &mut Blocker, accepts_all: bool) {
+        let mut changed = self.end(blocker);
+        // A shorter allow list may be a reason to hold the lists after it.
+        let has_changed = self.lists().any(|(_, list)| list.has_changed());
+        let is_pending = |(_, list): (usize, &List)| list.allows() && list.is_pending();
+        let all = accepts_all || has_changed && self.lists().any(is_pending);
+        if all || has_changed {
+            match Protected::of_this_host() {
+                Ok(protected) => {
+                    changed.extend(self.read(blocker, protected, all, accepts_all));
+                }
+                Err(error) => log::error!("{error}; the lists stay as they were"),
+            }
+        }
+        if !changed.is_empty() && commit(blocker) {
+            for number in changed {
+                let entry = &self.entries[number];
+                let prefixes: usize = entry.applied().iter().sum();
+                log::info!("{}: {prefixes} prefixes", entry.name());
+            }
+        }
+        self.watched.expire(blocker);
+        self.save(false);
+    }
+
+    /// Writes the file of bans, if it is time or the end.
+    pub fn save(&mut self, at_end: bool) {
+        if let Some((_, bans)) = self.bans() {
+            bans.save(at_end);
+        }
+    }
+
+    /// Bans a prefix, for `seconds` or without end, and commits. Returns a report.
+    ///
+    /// # Errors
+    ///
+    /// A prefix with a protected address; no list of bans; what the kernel refuses.
+    pub(crate) fn ban(
+        &mut self,
+        blocker: &mut Blocker,
+        prefix: AnyPrefix,
+        seconds: Option<u64>,
+    ) -> Result<String, String> {
+        let mut protected = self.protected()?;
+        let (v4, v6) = content_of(prefix);
+        protected.retain_unless(|lists| self.allowing() & lists != 0, blocker);
+        if let Some(reason) = protected.reason(&v4, &v6) {
+            return Err(format!("{reason}: a ban would cut this host off"));
+        }
+        let end = match seconds {
+            None => None,
+            Some(seconds) => {
+                let span = i64::try_from(seconds).map(SignedDuration::from_secs);
+                let end = span.ok().and_then(|span| Timestamp::now().checked_add(span).ok());
+                Some(end.ok_or_else(|| format!("{seconds} s: the time is too long"))?)
+            }
+        };
+        let (number, bans) = self.bans().ok_or_else(no_bans)?;
+        bans.ban(prefix, end);
+        set(blocker, number, prefix, true);
+        if !commit(blocker) {
+            return Err("the kernel refuses the table: the log has the reason".to_owned());
+        }
+        Ok(match end {
+            Some(end) => format!("{prefix} is banned until {end}"),
+            None => format!("{prefix} is banned"),
+        })
+    }
+
+    /// Lifts the ban of a prefix, and commits. Returns a report.
+    ///
+    /// # Errors
+    ///
+    /// No such ban; no list of bans; what the kernel refuses.
+    pub(crate) fn unban(
+        &mut self,
+        blocker: &mut Blocker,
+        prefix: AnyPrefix,
+    ) -> Result<String, String> {
+        let (number, bans) = self.bans().ok_or_else(no_bans)?;
+        if !bans.unban(prefix) {
+            return Err(format!("{prefix} is not banned: `show blocked {prefix}` has its lists"));
+        }
+        set(blocker, number, prefix, false);
+        match commit(blocker) {
+            true => Ok(format!("{prefix} is banned no longer")),
+            false => Err("the kernel refuses the table: the log has the reason".to_owned()),
+        }
+    }
+
+    /// Returns what no ban may contain. With many connections, reading that takes long.
+    fn protected(&mut self) -> Result<Protected, String> {
+        if let Some((at, protected)) = &self.protected
+            && at.elapsed() < PROTECTED_AGE
+        {
+            return Ok(protected.clone());
+        }
+        let protected = Protected::of_this_host().map_err(|error| error.to_string())?;
+        self.protected = Some((Instant::now(), protected.clone()));
+        Ok(protected)
+    }
+
+    fn lists(&self) -> impl Iterator<Item = (usize, &List)> {
+        self.entries.iter().enumerate().filter_map(|(number, entry)| match &entry.kind {
+            EntryKind::Read(list) => Some((number, list)),
+            EntryKind::Bans(_) => None,
+        })
+    }
+
+    fn bans(&mut self) -> Option<(usize, &mut Bans)> {
+        self.entries.iter_mut().enumerate().find_map(|(number, entry)| match &mut entry.kind {
+            EntryKind::Bans(bans) => Some((number, bans)),
+            EntryKind::Read(_) => None,
+        })
+    }
+
+    /// Returns the allow lists, a bit for each.
+    fn allowing(&self) -> u32 {
+        bits(self.entries.iter().map(|entry| entry.action() == ListAction::Pass))
+    }
+
+    /// Removes the prefixes that have ended, and returns the lists that have changed.
+    fn end(&mut self, blocker: &mut Blocker) -> Vec<usize> {
+        let now = Timestamp::now();
+        let mut changed = Vec::new();
+        for (number, entry) in self.entries.iter_mut().enumerate() {
+            let ended: Vec<AnyPrefix> = match &mut entry.kind {
+                EntryKind::Read(list) => {
+                    let (v4, v6) = list.take_ended(now);
+                    let v4 = v4.into_iter().map(AnyPrefix::V4);
+                    v4.chain(v6.into_iter().map(AnyPrefix::V6)).collect()
+                }
+                EntryKind::Bans(bans) => bans.take_ended(now),
+            };
+            for &prefix in &ended {
+                set(blocker, number, prefix, false);
+            }
+            if !ended.is_empty() {
+                changed.push(number);
+            }
+        }
+        changed
+    }
+
+    /// Reads the lists that have changed, or `all`, and returns those that are applied. An allow list without which a
+    /// list after it would cut this host off stays as it was.
+    fn read(
+        &mut self,
+        blocker: &mut Blocker,
+        mut protected: Protected,
+        all: bool,
+        accepts_all: bool,
+    ) -> Vec<usize> {
+        let mut contents = Vec::new();
+        for (number, entry) in self.entries.iter_mut().enumerate() {
+            let EntryKind::Read(list) = &mut entry.kind else { continue };
+            // An allow list is read in any case: its addresses are no reason to hold the lists after it.
+            if !all && !list.allows() && !list.has_changed() {
+                continue;
+            }
+            let (before, is_pending) = (list.applied(), list.is_pending());
+            match list.read(&mut protected, accepts_all) {
+                Ok(Some(content)) => contents.push((number, content, before, is_pending)),
+                Ok(None) => {}
+                Err(error) => log::error!("{error}; the list stays as it was"),
+            }
+        }
+        let is_new = |number| contents.iter().any(|&(of, ..)| of == number);
+        let allowing = self.allowing();
+        // New block lists have been compared with the allow lists when they were read.
+        let is_old = |(number, entry): (usize, &Entry)| {
+            entry.action() == ListAction::Drop && !is_new(number)
+        };
+        let blocking = bits(self.entries.iter().enumerate().map(is_old));
+        let danger =
+            protected.uncovered(|lists| lists & allowing != 0 && lists & blocking != 0, blocker);
+        let mut changed = Vec::new();
+        for (number, (v4, v6), before, is_pending) in contents {
+            match (&danger, &mut self.entries[number].kind) {
+                (Some(address), EntryKind::Read(list)) if is_pending && list.allows() => {
+                    let reason =
+                        format!("without its former prefixes, {address}, would be blocked");
+                    list.hold(reason, before);
+                }
+                _ if blocker.replace(number, &v4, &v6) => changed.push(number),
+                _ => {}
+            }
+        }
+        changed
+    }
+}
+
+impl Drop for BlockLists {
+    fn drop(&mut self) {
+        self.save(true);
+    }
+}
+
+impl Entry {
+    /// Returns the name of the list: its source.
+    pub(crate) fn name(&self) -> &str {
+        match &self.kind {
+            EntryKind::Read(list) => list.name(),
+            EntryKind::Bans(_) => "bans",
+        }
+    }
+
+    pub(crate) fn action(&self) -> ListAction {
+        match &self.kind {
+            EntryKind::Read(list) => list.action(),
+            EntryKind::Bans(_) => ListAction::Drop,
+        }
+    }
+
+    /// Returns the numbers of IPv4 and IPv6 prefixes in force.
+    pub(crate) fn applied(&self) -> [usize; 2] {
+        match &self.kind {
+            EntryKind::Read(list) => list.applied(),
+            EntryKind::Bans(bans) => bans.counts(),
+        }
+    }
+
+    /// Counts the prefixes that end by themselves.
+    pub(crate) fn ending(&self) -> usize {
+        match &self.kind {
+            EntryKind::Read(list) => list.ending(),
+            EntryKind::Bans(bans) => bans.ending(),
+        }
+    }
+
+    /// Returns why the present content is not in force.
+    pub(crate) fn held(&self) -> Option<&str> {
+        match &self.kind {
+            EntryKind::Read(list) => list.held(),
+            EntryKind::Bans(_) => None,
+        }
+    }
+
+    /// Returns why the source does not answer, or the bans are not saved.
+    pub(crate) fn error(&self) -> Option<String> {
+        match &self.kind {
+            EntryKind::Read(list) => {
+                let own = list.error().map(str::to_owned);
+                own.or_else(|| self.feed.as_ref().and_then(FeedThread::error))
+            }
+            EntryKind::Bans(bans) => bans.error().map(str::to_owned),
+        }
+    }
+}
+
+/// Shows all changes to the filter; returns whether it sees them.
+fn commit(blocker: &mut Blocker) -> bool {
+    match blocker.commit() {
+        Ok(_) => true,
+        Err(error) => {
+            log::error!("{error}; the lists stay as they were, and the next change applies all");
+            false
+        }
+    }
+}
+
+fn set(blocker: &mut Blocker, number: usize, prefix: AnyPrefix, listed: bool) {
+    match prefix {
+        AnyPrefix::V4(prefix) => blocker.set_v4(number, prefix, listed),
+        AnyPrefix::V6(prefix) => blocker.set_v6(number, prefix, listed),
+    };
+}
+
+fn content_of(prefix: AnyPrefix) -> Content {
+    match prefix {
+        AnyPrefix::V4(prefix) => (vec![prefix], Vec::new()),
+        AnyPrefix::V6(prefix) => (Vec::new(), vec![prefix]),
+    }
+}
+
+/// Returns a word with the bits of those that are true.
+fn bits(which: impl Iterator<Item = bool>) -> u32 {
+    which.enumerate().fold(0, |bits, (number, is_set)| bits | u32::from(is_set) << number)
+}
+
+fn no_bans() -> String {
+    "there is no list of bans: start with --bans FILE, or set `bans` in [block]".to_owned()
+}
