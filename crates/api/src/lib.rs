@@ -83,6 +83,8 @@ pub enum Order {
         /// The prefix.
         prefix: String,
     },
+    /// Apply block lists however short they have become.
+    ApplyLists,
     /// Retract all decisions of a sender at a gate.
     Flush {
         /// The sender.

@@ -37,5 +37,6 @@ mod status;
 mod watched;
 
 pub use error::ListError;
-pub use lists::{BlockLists, ListConfig};
+pub use fetch::UrlError;
+pub use lists::{BlockLists, ListConfig, check};
 pub use source::Source;

@@ -14,9 +14,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use api::BlockList;
 use feed::AnyPrefix;
 use jiff::{SignedDuration, Timestamp};
 use xdp::block::MAX_LISTS;
+use xdp::block::filter::Counts;
 use xdp::{Blocker, ListAction};
 
 use crate::bans::Bans;
@@ -64,44 +66,48 @@ pub struct BlockLists {
     protected: Option<(Instant, Protected)>,
 }
 
+/// Checks that lists can be together.
+///
+/// # Errors
+///
+/// Two lists with one source, several lists of bans or an allow list of bans, too many lists.
+pub fn check(lists: &[ListConfig]) -> Result<(), ListError> {
+    if lists.len() > MAX_LISTS {
+        let reason = format!("{} lists: at most {MAX_LISTS} are possible", lists.len());
+        return Err(ListError::new(reason));
+    }
+    let mut seen = HashSet::new();
+    for ListConfig { source, action } in lists {
+        if !seen.insert(source.to_string()) {
+            return Err(ListError::new(format!("{source}: the list is given twice")));
+        }
+        if matches!(source, Source::Bans(_)) && *action == ListAction::Pass {
+            return Err(ListError::new(format!("{source}: bans cannot be an allow list")));
+        }
+    }
+    if lists.iter().filter(|list| matches!(list.source, Source::Bans(_))).count() > 1 {
+        return Err(ListError::new("there are several lists of bans: one is possible"));
+    }
+    Ok(())
+}
+
 impl BlockLists {
-    /// Opens the lists; the files of feeds are in the folder `cache`, which is made if there are any.
+    /// Opens the lists; the files of feeds are in the folder `cache`.
     ///
     /// # Errors
     ///
-    /// Two lists with one source, several lists of bans or an allow list of bans, too many lists; a file of bans
-    /// that cannot be read; a folder that cannot be made.
-    pub fn open(lists: Vec<ListConfig>, cache: &Path) -> Result<Self, ListError> {
-        if lists.len() > MAX_LISTS {
-            let reason = format!("{} lists: at most {MAX_LISTS} are possible", lists.len());
-            return Err(ListError::new(reason));
-        }
-        let mut seen = HashSet::new();
-        for ListConfig { source, action } in &lists {
-            if !seen.insert(source.to_string()) {
-                return Err(ListError::new(format!("{source}: the list is given twice")));
-            }
-            if matches!(source, Source::Bans(_)) && *action == ListAction::Pass {
-                return Err(ListError::new(format!("{source}: bans cannot be an allow list")));
-            }
-        }
-        if lists.iter().filter(|list| matches!(list.source, Source::Bans(_))).count() > 1 {
-            return Err(ListError::new("there are several lists of bans: one is possible"));
-        }
-        if lists.iter().any(|list| list.source.is_feed()) {
-            fs::create_dir_all(cache).map_err(|error| {
-                ListError::new(format!("making the folder {}: {error}", cache.display()))
-            })?;
-        }
+    /// Those of [`check`]; a file of bans or of a key that cannot be read.
+    pub fn open(mut lists: Vec<ListConfig>, cache: &Path) -> Result<Self, ListError> {
+        check(&lists)?;
         let priority = |list: &ListConfig| match (list.action, &list.source) {
             (ListAction::Pass, _) => 0,
             (ListAction::Drop, Source::Bans(_)) => 1,
             (ListAction::Drop, _) => 2,
         };
-        let mut lists = lists;
         lists.sort_by_key(priority);
         let open = |ListConfig { action, source }| {
             let file = source.file(cache)?;
+            source.check()?;
             let origin = match &source {
                 source if !source.is_feed() => Origin::Operator,
                 source if source.withdraws() => Origin::WithdrawingFeed,
@@ -117,9 +123,10 @@ impl BlockLists {
         Ok(Self { entries, watched: WatchedPrefixes::default(), protected: None })
     }
 
-    /// Returns the actions of the lists, in the order of priority.
-    pub fn actions(&self) -> Vec<ListAction> {
-        self.entries.iter().map(Entry::action).collect()
+    /// Returns the actions of the lists, in the order of priority; if packets are only counted, all of them pass.
+    pub fn actions(&self, observe: bool) -> Vec<ListAction> {
+        let action = |entry: &Entry| if observe { ListAction::Pass } else { entry.action() };
+        self.entries.iter().map(action).collect()
     }
 
     /// Counts the prefixes of all lists.
@@ -127,37 +134,35 @@ impl BlockLists {
         self.entries.iter().flat_map(Entry::applied).sum()
     }
 
-    /// Returns whether the content of any list is held.
-    pub fn is_any_held(&self) -> bool {
-        self.entries.iter().any(|entry| entry.held().is_some())
-    }
-
-    /// Starts the threads of the feeds, in the network namespace of the calling thread.
+    /// Starts the threads of the feeds, in the network namespace of the calling thread. Makes the folder of their files.
     ///
     /// # Errors
     ///
-    /// A thread or a socket that the kernel refuses.
+    /// A folder that cannot be made; a thread or a socket that the kernel refuses.
     pub fn start_feeds(&mut self) -> Result<(), ListError> {
         for entry in &mut self.entries {
+            if let Some(folder) = entry.file.parent().filter(|_| entry.source.is_feed()) {
+                fs::create_dir_all(folder).map_err(|error| ListError::of(folder, error))?;
+            }
             entry.feed = entry.source.start(&entry.file)?;
         }
         Ok(())
     }
 
-    /// Reads all lists for the first time, and puts them into `blocker`, if there is one. Calls `progress` with the
-    /// name of each list before it is read.
+    /// Returns the lists whose content is held.
+    pub fn held(&self) -> Vec<BlockList> {
+        let all = self.status(&Counts::default());
+        all.into_iter().filter(|list| list.held.is_some()).collect()
+    }
+
+    /// Reads all lists for the first time, and puts them into `blocker`, if there is one.
     ///
     /// # Errors
     ///
     /// A list that cannot be read.
-    pub fn load(
-        &mut self,
-        mut blocker: Option<&mut Blocker>,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<(), ListError> {
+    pub fn load(&mut self, mut blocker: Option<&mut Blocker>) -> Result<(), ListError> {
         let mut protected = Protected::of_this_host()?;
         for (number, entry) in self.entries.iter_mut().enumerate() {
-            progress(entry.name());
             let content = match &mut entry.kind {
                 EntryKind::Read(list) => list.read(&mut protected, false)?,
                 EntryKind::Bans(bans) => {

@@ -8,7 +8,7 @@
 //! - such a neighbor of a BGP session of this host (a TCP connection with port 179);
 //!
 //! and an allow list without which a block list that is applied would contain such an address; and any list if it
-//! has become less than half as long. SIGHUP applies a shorter list, after a look at it.
+//! has become less than half as long. An order applies a shorter list, after a look at it.
 
 use std::fs;
 use std::io;
@@ -121,8 +121,10 @@ fn reason<A: Addr>(
 
 /// Returns the reason to hold a list that had `before` prefixes and now has `after`.
 pub(crate) fn shrinks(before: usize, after: usize) -> Option<String> {
-    (after < before.div_ceil(2))
-        .then(|| format!("it has {after} prefixes where it had {before}; SIGHUP applies it"))
+    (after < before.div_ceil(2)).then(|| {
+        let advice = "`fingerpost apply-lists` applies it, or SIGHUP to `fingerpost block`";
+        format!("it has {after} prefixes where it had {before}; {advice}")
+    })
 }
 
 /// Finds the remote addresses of BGP sessions in the text of /proc/net/tcp or tcp6.

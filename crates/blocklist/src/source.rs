@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fetch::Url;
+use fetch::{Url, UrlError};
 
 use crate::ListError;
 use crate::feed::FeedThread;
-use crate::feed::crowdsec::CrowdsecFeed;
+use crate::feed::crowdsec::{CrowdsecFeed, read_key};
 use crate::feed::http::HttpFeed;
 use crate::feed::routes::RoutesFeed;
 
@@ -16,7 +16,7 @@ use crate::feed::routes::RoutesFeed;
 const MAX_NAME: usize = 255 - 5;
 
 /// The place where a list's prefixes come from.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A file, or a folder whose files are one list.
     Path(PathBuf),
@@ -28,8 +28,8 @@ pub enum Source {
     Crowdsec {
         /// The URL of its Local API.
         url: Url,
-        /// The key of this bouncer.
-        key: String,
+        /// The file with the key of this bouncer.
+        key_file: PathBuf,
         /// The time between two requests.
         interval: Duration,
     },
@@ -38,6 +38,30 @@ pub enum Source {
 }
 
 impl Source {
+    /// Reads the source of a list: a URL that is fetched once in `interval`, or a path, relative to `folder`.
+    ///
+    /// # Errors
+    ///
+    /// A URL that is none.
+    pub fn parse(text: &str, folder: &Path, interval: Duration) -> Result<Self, UrlError> {
+        match text.starts_with("http://") || text.starts_with("https://") {
+            true => Ok(Self::Url(text.parse()?, interval)),
+            false => Ok(Self::Path(folder.join(text))),
+        }
+    }
+
+    /// Checks what the source needs before any list is read.
+    ///
+    /// # Errors
+    ///
+    /// A file of a key that cannot be read.
+    pub(crate) fn check(&self) -> Result<(), ListError> {
+        match self {
+            Self::Crowdsec { key_file, .. } => read_key(key_file).map(drop).map_err(ListError::new),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the file that the list is read from: its own, or that of its feed in the folder `cache`.
     ///
     /// # Errors
@@ -79,8 +103,9 @@ impl Source {
             Self::Url(url, interval) => {
                 FeedThread::start(&name, HttpFeed::new(url.clone(), *interval, &file), file)
             }
-            Self::Crowdsec { url, key, interval } => {
-                let feed = CrowdsecFeed::new(url.clone(), key, *interval).map_err(failed)?;
+            Self::Crowdsec { url, key_file, interval } => {
+                let key = read_key(key_file).map_err(ListError::new)?;
+                let feed = CrowdsecFeed::new(url.clone(), &key, *interval).map_err(failed)?;
                 FeedThread::start(&name, feed, file)
             }
             Self::Table(table) => {
@@ -115,13 +140,6 @@ impl fmt::Display for Source {
     }
 }
 
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the key.
-        write!(f, "Source({self})")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,13 +156,5 @@ mod tests {
         let long = format!("http://lists.example/{}", "a".repeat(250));
         let source = Source::Url(long.parse().unwrap(), Duration::from_secs(1));
         assert!(source.file(Path::new("/")).unwrap_err().to_string().contains("too long"));
-    }
-
-    #[test]
-    fn key_is_not_in_the_debug_text() {
-        let url = "http://127.0.0.1:8080".parse().unwrap();
-        let interval = Duration::from_secs(1);
-        let source = Source::Crowdsec { url, key: "secret".into(), interval };
-        assert!(!format!("{source:?} {source}").contains("secret"));
     }
 }

@@ -54,6 +54,16 @@ impl BlockLists {
             Order::Ban { prefix, seconds } => {
                 Some(parse(prefix).and_then(|prefix| self.ban(blocker, prefix, *seconds)))
             }
+            Order::ApplyLists => {
+                self.turn(blocker, true);
+                Some(match self.held().first() {
+                    None => Ok("all lists are in force".to_owned()),
+                    Some(list) => {
+                        let reason = list.held.as_deref().unwrap_or_default();
+                        Err(format!("{}: the list is held all the same: {reason}", list.name))
+                    }
+                })
+            }
             Order::Unban { prefix } => {
                 Some(parse(prefix).and_then(|prefix| self.unban(blocker, prefix)))
             }

@@ -17,6 +17,7 @@
 //! promote, demote IF   switches an interface between forwarding and observing
 //! block IF...          drops the packets of listed sources in the driver
 //! ban, unban PREFIX    changes the bans of a running router or `block`
+//! apply-lists          applies block lists that are held because they have become short
 //! monitor              prints the events of a running router
 //! save                 makes a running router save an image of its tables
 //! top                  shows a running router on one screen
@@ -107,6 +108,8 @@ enum Command {
     Ban(block_lists::BanArgs),
     /// End a ban
     Unban(block_lists::UnbanArgs),
+    /// Apply block lists that are held because they have become much shorter
+    ApplyLists(order::OrderArgs),
     /// Query flows of a running gate, or retract them
     Flow(flow::Args),
     /// Explain access lists of a configuration, or write them for nftables
@@ -175,6 +178,7 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Reload(args) => order::reload(&args),
         Command::Ban(args) => block_lists::ban(&args),
         Command::Unban(args) => block_lists::unban(&args),
+        Command::ApplyLists(args) => order::apply_lists(&args),
         Command::Promote(args) => order::promote(&args),
         Command::Demote(args) => order::demote(&args),
         Command::Monitor(args) => monitor::run(&args),

@@ -55,6 +55,11 @@ pub(crate) fn demote(args: &InterfaceArgs) -> anyhow::Result<ExitCode> {
     send(&args.socket, &Order::Demote { interface: args.interface.clone() }, args.json)
 }
 
+/// Applies the block lists that are held because they have become short.
+pub(crate) fn apply_lists(args: &OrderArgs) -> anyhow::Result<ExitCode> {
+    send(&args.socket, &Order::ApplyLists, args.json)
+}
+
 /// Rolls the member back to its previous bundle.
 pub(crate) fn rollback(args: &OrderArgs) -> anyhow::Result<ExitCode> {
     send(&args.socket, &Order::Rollback, args.json)

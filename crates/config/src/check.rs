@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::checker::Checker;
 use super::{
     Config, ConfigError, DaemonSections, ImageFile, Interface, NextHop, RouteFile, Target,
-    TimeSpan, Via, access, egress_queue, feeds, flowspec, text,
+    TimeSpan, Via, access, block, egress_queue, feeds, flowspec, text,
 };
 use datapath::{Adjacency, PuntRates};
 
@@ -43,6 +43,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
     }
     let access_lists = access::check(&mut c, file.prefix_list, file.access_list, path);
     let egress_queues = egress_queue::check(&mut c, file.egress_queue, &interfaces);
+    let block = file.block.map(|section| block::check(&mut c, section, path));
     let flowspec = file.flowspec.and_then(|section| flowspec::check(&mut c, section));
     let fpm = feeds::check(&mut c, file.feed);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
@@ -92,6 +93,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         routes_v6,
         access_lists,
         egress_queues,
+        block,
         flowspec,
         engine_v4,
         engine_v6,

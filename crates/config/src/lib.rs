@@ -34,6 +34,9 @@
 //! interface = "eth0"           # queues before a slow link: config/egress_queue.rs
 //! bandwidth = "100mbit"
 //!
+//! [block]                      # lists of sources whose packets are dropped: config/block.rs
+//! lists = ["firehol.netset", "https://lists.example/drop.txt"]
+//!
 //! [flowspec]                   # BGP flow specifications as an access list: config/flowspec.rs
 //! as = 65001
 //! router_id = "192.0.2.1"
@@ -81,6 +84,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod block;
 mod check;
 mod checker;
 mod daemon;
@@ -110,6 +114,7 @@ use serde::de::DeserializeOwned;
 use datapath::ReversePathFilter;
 
 pub use access::AccessListConfig;
+pub use block::BlockConfig;
 pub use checker::Checker;
 pub use daemon::{ControlSection, DaemonConfig, DaemonSections, WorkersSection};
 pub use egress_queue::EgressQueueConfig;
@@ -140,6 +145,8 @@ pub struct Config {
     pub access_lists: Vec<AccessListConfig>,
     /// The queues of egress interfaces.
     pub egress_queues: Vec<EgressQueueConfig>,
+    /// The lists of sources whose packets are dropped.
+    pub block: Option<BlockConfig>,
     /// The BGP flow specifications, if they are received.
     pub flowspec: Option<FlowspecConfig>,
     /// The engine of the IPv4 table.
@@ -358,6 +365,7 @@ impl Config {
             routes_v6: Vec::new(),
             access_lists: Vec::new(),
             egress_queues: Vec::new(),
+            block: None,
             flowspec: None,
             engine_v4: Choice::Auto,
             engine_v6: Choice::Auto,
@@ -370,6 +378,11 @@ impl Config {
     /// Returns whether packets of some interface may be forwarded in the driver.
     pub fn forwards_in_driver(&self) -> bool {
         self.interfaces.iter().any(|interface| interface.mode == ModeChoice::Xdp)
+    }
+
+    /// Returns whether programs that look up in tables are loaded while the router runs.
+    pub fn loads_programs(&self) -> bool {
+        self.forwards_in_driver() || self.block.is_some()
     }
 
     /// Returns whether there are next hops, files of routes or routes.

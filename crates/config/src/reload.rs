@@ -75,6 +75,7 @@ impl Config {
             routes_v6,
             access_lists,
             egress_queues,
+            block,
             flowspec,
             engine_v4,
             engine_v6,
@@ -99,6 +100,7 @@ impl Config {
         changed.compare("route", Live, routes_v6, &new.routes_v6);
         changed.compare("access_list", Live, access_lists, &new.access_lists);
         changed.compare("egress_queue", ReplacesWorkers, egress_queues, &new.egress_queues);
+        changed.compare("block", Live, block, &new.block);
         changed.compare("flowspec", Live, flowspec, &new.flowspec);
         daemon.compare(&new.daemon, &mut changed);
         changed.compare("fib.engine", ReplacesWorkers, engine_v4, &new.engine_v4);
@@ -176,6 +178,7 @@ mod tests {
             (in_image("[control]\nsocket = '/run/x'"), NeedsRestart, "control.socket"),
             (in_image("[metrics]\nlisten = '127.0.0.1:9'"), NeedsRestart, "metrics"),
             (in_image("[flowspec]\nas = 1\nrouter_id = '1.1.1.1'\ninbound = []"), Live, "flowspec"),
+            (in_image("[block]\nlists = ['x']"), Live, "block"),
             (in_image("[log]\nlevel = 'warn'"), NeedsRestart, "log.level"),
             (FILE.replace("/tmp/x", "/tmp/y"), NeedsRestart, "image.path"),
             (format!("[[interface]]\nname = 'b'\n{FILE}"), ReplacesWorkers, "interface"),

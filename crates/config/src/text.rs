@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::access::{AccessListSection, PrefixListSection};
+use super::block::BlockSection;
 use super::egress_queue::EgressQueueSection;
 use super::flowspec::FlowspecSection;
 use super::{ControlSection, LogSection, MetricsSection, PuntSection, TimeSpan, WorkersSection};
@@ -23,6 +24,7 @@ pub(super) struct File {
     pub(super) prefix_list: Vec<PrefixListSection>,
     pub(super) access_list: Vec<AccessListSection>,
     pub(super) egress_queue: Vec<EgressQueueSection>,
+    pub(super) block: Option<Spanned<BlockSection>>,
     pub(super) flowspec: Option<FlowspecSection>,
     pub(super) workers: WorkersSection,
     pub(super) fib: Fib,

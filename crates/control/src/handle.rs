@@ -18,8 +18,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 /// The timeout of a call.
@@ -78,6 +80,32 @@ impl<T> ControlHandle<T> {
 }
 
 impl<T> ControlRequests<T> {
+    /// Runs requests as they come, each time followed by `after`, until `time` has passed or a signal comes.
+    ///
+    /// # Errors
+    ///
+    /// Those of poll(2).
+    pub fn serve_for(
+        &self,
+        time: Duration,
+        state: &mut T,
+        after: impl Fn(&mut T),
+    ) -> io::Result<()> {
+        let end = Instant::now() + time;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            let mut fds = [PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
+            // In milliseconds, rounded up.
+            let left = left + Duration::from_micros(999);
+            match poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+                Ok(0) | Err(Errno::EINTR) => break,
+                Ok(_) => self.serve(state),
+                Err(error) => return Err(error.into()),
+            }
+            after(state);
+        }
+        Ok(())
+    }
+
     /// Runs all requests that are queued.
     pub fn serve(&self, state: &mut T) {
         let _ = self.wake.read();

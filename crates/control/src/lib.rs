@@ -23,6 +23,7 @@
 //! | `plane` | routes, links and neighbors as workers read them |
 //! | [`server`] | the control socket |
 //! | `requests`, `handle`, `query`, `items` | the requests of its clients |
+//! | [`block_lists`] | a thread that keeps block lists and their filter up to date |
 //! | `audit` | compares the router with the kernel |
 //! | `churn` | the rate of route changes, which decides when to compare |
 //! | `metrics`, `exposition`, `http`, `allowed_hosts`, `clients` | the HTTP server and the Prometheus metrics |
@@ -41,6 +42,7 @@
 mod access;
 mod allowed_hosts;
 mod audit;
+pub mod block_lists;
 mod churn;
 mod clients;
 pub mod daemon;

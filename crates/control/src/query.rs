@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use super::block_lists::BlockListHandle;
 use super::flow_status::FlowStatus;
 use super::handle::ControlHandle;
 use super::kernel_sync::KernelSync;
@@ -28,6 +29,8 @@ pub struct QueryHandle {
     pub role: Arc<dyn Role>,
     /// The BGP flow specifications, if they are received.
     pub flowspec: FlowStatus,
+    /// The block lists, if there are any.
+    pub block_lists: BlockListHandle,
 }
 
 impl QueryHandle {
@@ -48,8 +51,8 @@ impl QueryHandle {
             Request::Gate | Request::Flow { .. } | Request::Flows { .. } => {
                 Err(unavailable(self.role.name(), "a gate"))
             }
-            Request::BlockLists | Request::Blocked { .. } => {
-                Err(unavailable(self.role.name(), "block lists"))
+            request @ (Request::BlockLists | Request::Blocked { .. }) => {
+                self.block_lists.show(request)
             }
             Request::Grantor => Err(unavailable(self.role.name(), "a grantor")),
             Request::Programs => Err(unavailable(self.role.name(), "a gate or a grantor")),

@@ -132,13 +132,18 @@ fn execute<D: Orders>(order: Order, handles: &ServerHandles<D>) -> Result<Vec<It
     if let Some(done) = role.execute(&order) {
         return done.map(|report| vec![Item::Done(report)]);
     }
+    if matches!(order, Order::Ban { .. } | Order::Unban { .. } | Order::ApplyLists) {
+        return handles.query.block_lists.execute(order).map(|report| vec![Item::Done(report)]);
+    }
     let role = role.name();
     let result = handles.orders.call(move |daemon| match order {
         Order::Rollback | Order::Retry => {
             Err(format!("this {role} has no [distribution] in its configuration"))
         }
-        Order::Ban { .. } | Order::Unban { .. } => Err(unavailable(role, "block lists")),
         Order::Flush { .. } => Err(unavailable(role, "a gate")),
+        Order::Ban { .. } | Order::Unban { .. } | Order::ApplyLists => {
+            Err(unavailable(role, "block lists"))
+        }
         Order::Reload => daemon.reload().map(OrderResult::Done),
         Order::Save => daemon.saver().map(OrderResult::Save),
         Order::Promote { interface } => daemon

@@ -68,6 +68,8 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
+    /// The block lists are not in force.
+    BlockLists(String),
     /// The metrics listener cannot be opened.
     Metrics {
         /// Its address and port.
@@ -118,6 +120,7 @@ impl fmt::Display for StartError {
             Self::Control { path, source } => {
                 write!(f, "{}: no control socket: {source}", path.display())
             }
+            Self::BlockLists(reason) => write!(f, "block lists: {reason}"),
             Self::Metrics { listen, source } => {
                 write!(f, "cannot listen for metrics at {listen} (`[metrics] listen`): {source}")
             }
@@ -140,6 +143,7 @@ impl std::error::Error for StartError {
             Self::Feed(error) => Some(error),
             Self::Full(error) => Some(error),
             Self::StaticRoutes
+            | Self::BlockLists(_)
             | Self::NotStatic { .. }
             | Self::NoAnswer
             | Self::NoTunnelEnd { .. } => None,

@@ -197,6 +197,7 @@ impl RequestHandler for Web {
             "/api/fib" => Request::Fib,
             "/api/feeds" => Request::Feeds,
             "/api/interfaces" => Request::Interfaces,
+            "/api/block-lists" => Request::BlockLists,
             "/api/egress-queues" => Request::EgressQueues,
             "/api/flowspec" => Request::Flowspec,
             "/api/access-lists" => Request::AccessLists { name: None },

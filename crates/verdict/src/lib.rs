@@ -155,7 +155,7 @@ pub enum Verdict {
     /// Lost after it was sent: refused as malformed
     TxInvalid,
 
-    /// Gate: the source is on the block list
+    /// The source is on a block list
     Blocked,
     /// Gate: the flow is declined
     Declined,

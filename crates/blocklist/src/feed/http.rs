@@ -18,6 +18,9 @@ use super::Feed;
 /// The most bytes of a list.
 const MAX_BYTES: usize = 128 << 20;
 
+/// The time between two requests.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(3600);
+
 /// A list at a URL.
 #[derive(Debug)]
 pub struct HttpFeed {

@@ -12,9 +12,8 @@
 //! However the process ends, the kernel removes the program from the interfaces with its descriptors.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,15 +23,14 @@ use ::xdp::block::BlockError;
 use ::xdp::block::filter::Filter;
 use ::xdp::{Blocker, ListAction};
 use anyhow::Context;
-use api::{Item, Message, Order};
+use api::{Item, Message};
 use blocklist::feed::crowdsec;
+use blocklist::feed::http::DEFAULT_INTERVAL as URL_INTERVAL;
 use blocklist::{BlockLists, ListConfig, Source};
 use config::CONTROL;
 use control::handle::{ControlHandle, channel};
 use control::server::{ReplyWriter, RequestError, Responder, Server};
 use fetch::Url;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use output::progress;
 use port::af_xdp::bpf::Program;
 
@@ -45,8 +43,6 @@ use attachment::{Attachment, ModeChoice};
 
 /// The interval at which files and signals are looked at.
 const TURN: Duration = Duration::from_millis(100);
-/// The time between two requests to a URL.
-const URL_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The arguments of `block`.
 #[derive(clap::Args)]
@@ -118,19 +114,15 @@ struct Protection {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut lists = BlockLists::open(configure(args)?, &args.cache)?;
     if args.check {
-        lists.load(None, &mut |_| {})?;
+        lists.load(None)?;
         report::print_check(&lists, args.json)?;
-        return Ok(if lists.is_any_held() { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+        return Ok(if !lists.held().is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
     let interfaces = attachment::find(&args.interfaces)?;
     let stop = flag_on_signals(&[SIGINT, SIGTERM])?;
     let reload = flag_on_sighup()?;
-    let mut actions = lists.actions();
-    if args.observe {
-        actions.fill(ListAction::Pass);
-    }
-    let mut blocker = Blocker::new(&actions).map_err(name_rights)?;
-    progress::during("reading the lists", || lists.load(Some(&mut blocker), &mut |_| {}))?;
+    let mut blocker = Blocker::new(&lists.actions(args.observe)).map_err(name_rights)?;
+    progress::during("reading the lists", || lists.load(Some(&mut blocker)))?;
     progress::during("building the table", || blocker.commit())?;
     let program = blocker.load().map_err(name_rights)?;
     let attached = attachment::attach_all(&interfaces, &program, args.mode)?;
@@ -154,20 +146,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             protection.report(args.json)?;
             next = Some(at + Duration::from_secs(seconds.into()));
         }
-        let end = Instant::now() + TURN;
-        // A request is not a reason to look at the files before it is time.
-        while let Some(left) = end.checked_duration_since(Instant::now())
-            && !stop.load(Ordering::Relaxed)
-        {
-            let mut fds = [PollFd::new(requests.as_fd(), PollFlags::POLLIN)];
-            let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-            match poll(&mut fds, wait) {
-                Ok(0) | Err(Errno::EINTR) => break,
-                Ok(_) => requests.serve(&mut protection),
-                Err(error) => return Err(error).context("waiting for requests"),
-            }
-            protection.follow();
-        }
+        requests.serve_for(TURN, &mut protection, Protection::follow).context("waiting")?;
     }
     protection.report(args.json)?;
     Ok(ExitCode::SUCCESS)
@@ -218,10 +197,6 @@ impl Responder for Clients {
             let Protection { lists, blocker, .. } = protection;
             match message {
                 Message::Show(request) => lists.show(blocker, &request),
-                Message::Do(Order::Reload) => {
-                    protection.turn(true);
-                    Some(Ok(vec![Item::Done("the lists are read again".to_owned())]))
-                }
                 Message::Do(order) => {
                     let done = lists.execute(blocker, &order)?;
                     Some(done.map(|report| vec![Item::Done(report)]))
@@ -244,30 +219,28 @@ fn name_rights(error: BlockError) -> anyhow::Error {
         let cause = cause.downcast_ref::<io::Error>();
         cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
     });
-    if is_denied { error.context("root, or CAP_BPF and CAP_NET_ADMIN, is needed") } else { error }
+    if is_denied {
+        error.context("root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, is needed")
+    } else {
+        error
+    }
 }
 
 /// Returns the lists of the command line.
 fn configure(args: &Args) -> anyhow::Result<Vec<ListConfig>> {
     let interval = |default| args.poll.map_or(default, |s| Duration::from_secs(s.into()));
-    let named = |text: &String| match text.starts_with("http://") || text.starts_with("https://") {
-        true => Ok(Source::Url(text.parse()?, interval(URL_INTERVAL))),
-        false => Ok(Source::Path(text.into())),
-    };
     let mut lists = Vec::new();
     for (texts, action) in [(&args.allow, ListAction::Pass), (&args.block, ListAction::Drop)] {
         for text in texts {
-            let source = named(text).map_err(|error: fetch::UrlError| {
-                anyhow::Error::new(error).context(format!("the list {text}"))
-            })?;
+            let source = Source::parse(text, Path::new(""), interval(URL_INTERVAL));
+            let source = source.with_context(|| format!("the list {text}"))?;
             lists.push(ListConfig { action, source });
         }
     }
     let mut drop = |source| lists.push(ListConfig { action: ListAction::Drop, source });
     if let (Some(url), Some(file)) = (&args.crowdsec, &args.crowdsec_key) {
-        let key = crowdsec::read_key(file).map_err(anyhow::Error::msg)?;
         let interval = interval(crowdsec::DEFAULT_INTERVAL);
-        drop(Source::Crowdsec { url: url.clone(), key, interval });
+        drop(Source::Crowdsec { url: url.clone(), key_file: file.clone(), interval });
     }
     args.table.iter().for_each(|&table| drop(Source::Table(table)));
     args.bans.iter().for_each(|file| drop(Source::Bans(file.clone())));

@@ -41,6 +41,7 @@ use threads::{Task, rights};
 
 use crate::allowed_hosts::AllowedHosts;
 use crate::audit::auditor;
+use crate::block_lists::{BlockListHandle, BlockListThread, BlockState};
 use crate::devices::{DeviceStates, Devices};
 use crate::handle::{self, ControlHandle, ControlRequests};
 use crate::http::Http;
@@ -110,6 +111,8 @@ pub struct Daemon {
     suspended: Vec<SuspendedState>,
     remaking: Remaking,
     flows: Flows,
+    block_lists: Option<BlockListThread>,
+    block_handle: BlockListHandle,
 }
 
 /// The origin of a daemon's routes.
@@ -215,6 +218,13 @@ impl Daemon {
         let its = || readers(&plane);
         let unserved = Unserved::Refuse;
         let host_of = host.as_ref();
+        let view = Arc::new(View::default());
+        let block_state = config.block.as_ref().map(|c| BlockState::load(c, Arc::clone(&view)));
+        let block_lists = block_state.transpose()?;
+        let block_lists = block_lists.map(|state| BlockListThread::start(state, &interfaces));
+        let block_lists = block_lists.transpose()?;
+        let block_handle = BlockListHandle::default();
+        block_handle.set(block_lists.as_ref());
         let started =
             start(&config, &interfaces, host_of, its, WorkerCounters::default(), hooks, unserved)?;
         let Started { workers, ports, wanted, counters, mtu } = started;
@@ -228,7 +238,6 @@ impl Daemon {
 
         let (handle, requests) = handle::channel().map_err(system("make a wake-up descriptor"))?;
         let (orderer, orders) = handle::channel().map_err(system("make a wake-up descriptor"))?;
-        let view = Arc::new(View::default());
         let states = DeviceStates::default();
         let (table, devices) = (table(&plane), states.clone());
         view.show(Seen { counters, ports, interfaces: interfaces.clone(), table, devices });
@@ -261,6 +270,8 @@ impl Daemon {
             suspended: Vec::new(),
             remaking: Remaking::new(mtu),
             flows,
+            block_lists,
+            block_handle,
         };
         if let Some(path) = daemon.config.daemon.control.clone() {
             daemon.server = Some(daemon.serve(&path, orderer)?);
@@ -296,7 +307,8 @@ impl Daemon {
     fn query_handle(&self) -> QueryHandle {
         let (control, view) = (self.handle.clone(), Arc::clone(&self.view));
         let flowspec = self.flows.status();
-        QueryHandle { control, view, role: Arc::clone(&self.role), flowspec }
+        let block_lists = self.block_handle.clone();
+        QueryHandle { control, view, role: Arc::clone(&self.role), flowspec, block_lists }
     }
 
     /// Executes the commands of the control socket's clients, saves the image when it is time,

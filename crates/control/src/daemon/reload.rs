@@ -32,6 +32,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use port::af_xdp::Interface;
@@ -39,6 +40,7 @@ use port::af_xdp::Interface;
 use super::control;
 use super::flows::LISTEN_BGP;
 use super::{Daemon, Prepared, by_name, compile, learn, publish, readers, system, table};
+use crate::block_lists::{self, BlockListThread, BlockState};
 use crate::devices::Devices;
 use crate::kernel_sync::KernelSync;
 use crate::plane::{ActiveList, Plane, PlanePort};
@@ -172,11 +174,41 @@ impl Daemon {
             .follow(config.flowspec.as_ref())
             .map_err(system(LISTEN_BGP))
             .map_err(ReloadError::Start)?;
+        let block_lists = (config.block != self.config.block).then(|| {
+            let load = |config| BlockState::load(config, Arc::clone(&self.view));
+            config.block.as_ref().map(load).transpose()
+        });
+        let block_lists = block_lists.transpose().map_err(ReloadError::Start)?;
         let applied = self.apply(config, &changed);
+        if let (Ok(_), Some(state)) = (&applied, block_lists) {
+            self.replace_block_lists(state).map_err(ReloadError::Start)?;
+        }
         if applied.is_err() {
             self.flows.restore(self.config.flowspec.as_ref());
         }
         applied
+    }
+
+    /// Puts other block lists in place of the present ones, or none.
+    fn replace_block_lists(&mut self, state: Option<BlockState>) -> Result<(), StartError> {
+        let interfaces = self.view.interfaces();
+        match state {
+            Some(state) => {
+                // The former thread ends first: it would put its own filter back.
+                let before = self.block_lists.take();
+                self.block_handle.set(None);
+                drop(before);
+                let thread = BlockListThread::start(state, &interfaces)?;
+                self.block_handle.set(Some(&thread));
+                self.block_lists = Some(thread);
+            }
+            None => {
+                self.block_handle.set(None);
+                self.block_lists = None;
+                block_lists::detach(&interfaces).map_err(StartError::Port)?;
+            }
+        }
+        Ok(())
     }
 
     /// Applies a configuration whose keys need no restart, and whose speaker listens.
@@ -365,6 +397,9 @@ impl Daemon {
     ) -> Result<(Vec<Interface>, Vec<WantReceiver>), StartError> {
         let locals = plane.locals().into_iter().collect();
         let interfaces = open(config, plane.ports(), &locals, kept)?;
+        if let Some(block_lists) = &self.block_lists {
+            block_lists.attach(&interfaces)?;
+        }
         let its = || readers(plane);
         let started = self.start_workers(config, &interfaces, its, Unserved::Refuse)?;
         let Started { workers, ports, wanted, counters, mtu } = started;

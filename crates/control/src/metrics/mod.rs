@@ -23,6 +23,7 @@
 //! recorder in the page's ([`MetricSet`]).
 
 mod access;
+mod block_lists;
 mod distribution;
 mod egress_queues;
 mod process;
@@ -43,7 +44,7 @@ use super::http_message::HttpResponse;
 use super::items;
 use super::query::QueryHandle;
 use crate::role::Role;
-use api::{Audit, Feed, Fib, Interface, Item};
+use api::{Audit, BlockList, Feed, Fib, Interface, Item};
 use datapath::stats::Snapshot;
 pub use distribution::encode_distribution;
 use flowspec::SpeakerStatus;
@@ -89,6 +90,7 @@ struct Scrape {
     access_lists: Vec<ListView>,
     egress_queues: Vec<api::EgressQueue>,
     flowspec: Option<SpeakerStatus>,
+    block_lists: Vec<BlockList>,
     role: Arc<dyn Role>,
     more: Box<dyn MetricSet>,
 }
@@ -132,6 +134,7 @@ impl Scrape {
             access_lists,
             egress_queues: query.view.egress_queues(&ports),
             flowspec: query.flowspec.reader().map(|reader| reader.read()),
+            block_lists: query.block_lists.status(),
             role: Arc::clone(&query.role),
             more,
         })
@@ -177,6 +180,7 @@ impl Collector for Scrape {
         self.encode_access_lists(&mut to)?;
         self.encode_egress_queues(&mut to)?;
         self.encode_flowspec(&mut to)?;
+        self.encode_block_lists(&mut to)?;
         self.encode_tables(&mut to)?;
         self.encode_feeds(&mut to)?;
         let (checks, mismatches, heals) =
@@ -253,6 +257,7 @@ mod tests {
             access_lists: Vec::new(),
             egress_queues: Vec::new(),
             flowspec: None,
+            block_lists: Vec::new(),
         }
     }
 

@@ -128,9 +128,10 @@ impl Filter {
     /// [`ProgramError`].
     pub(super) fn load(&self) -> Result<Program, ProgramError> {
         let mut asm = Assembler::new();
-        let [entry, drop, rest] = std::array::from_fn(|_| asm.label());
+        let [entry, drop, rest, lookup4, lookup6] = std::array::from_fn(|_| asm.label());
         asm.mov(R9, R1).jump(entry).bind(drop).leave(Action::Drop).bind(rest).leave(Action::Pass);
-        self.append(&mut asm, entry, FilterExits { drop, rest });
+        self.append(&mut asm, entry, FilterExits { drop, rest }, [lookup4, lookup6]);
+        self.append_lookups(&mut asm, [lookup4, lookup6]);
         let code = asm.finish()?;
         // Before Linux 5.18 there are no frames of several buffers.
         Ok(Program::load_multi_buffer("block", &code).or_else(|_| Program::load("block", &code))?)
@@ -138,9 +139,14 @@ impl Filter {
 }
 
 impl IngressFilter for Filter {
-    fn append<'m>(&'m self, asm: &mut Assembler<'m>, entry: Label, exits: FilterExits) {
+    fn append<'m>(
+        &'m self,
+        asm: &mut Assembler<'m>,
+        entry: Label,
+        exits: FilterExits,
+        [lookup4, lookup6]: [Label; 2],
+    ) {
         let [ipv4, ipv6, others, found, count] = std::array::from_fn(|_| asm.label());
-        let [lookup4, lookup6] = std::array::from_fn(|_| asm.label());
         let [upper, lower] = SOURCE;
         asm.bind(entry).load(Size::Word, R6, R9, context::DATA).load(
             Size::Word,
@@ -173,6 +179,9 @@ impl IngressFilter for Filter {
         append_first(asm);
         asm.jump(count).bind(others).mov(R8, OTHERS as i32).bind(count);
         self.maps.append_end(asm, exits);
+    }
+
+    fn append_lookups<'m>(&'m self, asm: &mut Assembler<'m>, [lookup4, lookup6]: [Label; 2]) {
         lookup::append(asm, lookup4, &self.v4);
         lookup::append(asm, lookup6, &self.v6);
     }

@@ -38,6 +38,12 @@ impl Interface {
         })
     }
 
+    /// Returns whether frames pass through this filter.
+    pub fn has_filter(&self, filter: &Arc<dyn IngressFilter>) -> bool {
+        let now = self.0.attachment.read().unwrap_or_else(PoisonError::into_inner);
+        now.extensions.filter.as_ref().is_some_and(|present| Arc::ptr_eq(present, filter))
+    }
+
     /// Drops frames by `filter` from now on, or none.
     ///
     /// # Errors
@@ -45,8 +51,9 @@ impl Interface {
     /// [`Error`]; the former filter stays.
     pub fn set_filter(&self, filter: Option<Arc<dyn IngressFilter>>) -> Result<(), Error> {
         self.extend(|extensions| {
+            let changes = filter.is_some() || extensions.filter.is_some();
             extensions.filter = filter;
-            true
+            changes
         })
     }
 

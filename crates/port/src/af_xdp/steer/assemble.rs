@@ -274,6 +274,12 @@ pub(super) fn assemble<'m>(
         .bind(end)
         .mov(R0, R8)
         .exit();
+    let filter = filter.map(|(filter, entry, exits)| {
+        let lookups = [asm.label(), asm.label()];
+        filter.append(&mut asm, entry, exits, lookups);
+        (filter, lookups)
+    });
+    // The code of a path or of sources ends with subroutines.
     if let (Some(path), Some(entries)) = (driver_path, entries) {
         let exits = PathExits { rest: redirect, forwarded: to(SteeringOutcome::Forwarded) };
         path.append(&mut asm, entries, exits, variant.several_buffers);
@@ -281,8 +287,8 @@ pub(super) fn assemble<'m>(
     if let Some((sources, entries, exits)) = lookup {
         sources.append(&mut asm, entries, exits);
     }
-    if let Some((filter, entry, exits)) = filter {
-        filter.append(&mut asm, entry, exits);
+    if let Some((filter, lookups)) = filter {
+        filter.append_lookups(&mut asm, lookups);
     }
     asm.finish()
 }

@@ -30,11 +30,21 @@ pub struct FilterExits {
 
 /// The code that decides about frames, and the maps that it uses.
 pub trait IngressFilter: fmt::Debug + Send + Sync {
-    /// Appends the code; `entry` is its label to bind.
+    /// Appends the code; `entry` is its label to bind, `lookups` are those of its subroutines.
     ///
     /// At the entry r9 is the context. The code may overwrite any register but r9 and r10, and does not change the
     /// frame.
-    fn append<'m>(&'m self, asm: &mut Assembler<'m>, entry: Label, exits: FilterExits);
+    fn append<'m>(
+        &'m self,
+        asm: &mut Assembler<'m>,
+        entry: Label,
+        exits: FilterExits,
+        lookups: [Label; 2],
+    );
+
+    /// Appends the subroutines; `lookups` are their labels to bind. No jump may cross the begin of a subroutine, so
+    /// that they come behind all other code.
+    fn append_lookups<'m>(&'m self, asm: &mut Assembler<'m>, lookups: [Label; 2]);
 }
 
 /// Emits code that continues at `entry` unless the switch `off` is on; counts the bytes of a dropped frame and

@@ -1,0 +1,204 @@
+//! The section `[block]`: lists of sources whose packets the router drops, whatever their destination.
+//!
+//! ```toml
+//! [block]
+//! lists = ["firehol.netset", "https://lists.example/drop.txt"]   # files or folders beside this file, or absolute; URLs
+//! allow = ["office.txt"]             # lists of sources that pass, whatever other lists contain them
+//! crowdsec = "http://127.0.0.1:8080" # the decisions of a CrowdSec engine
+//! crowdsec_key = "/etc/fingerpost/crowdsec.key"
+//! tables = [100]                     # the prefixes of the routes in these tables of the kernel
+//! bans = "/var/lib/fingerpost/bans"  # the prefixes that `fingerpost ban` and `unban` change
+//! cache = "/var/cache/fingerpost"    # what URLs, CrowdSec and tables have sent, for the next start
+//! poll = "1h"                        # the time between two requests to URLs and CrowdSec; default: 1h and 10s
+//! observe = false                    # count the packets of the lists, and drop none
+//! ```
+//!
+//! The lists have the order of `fingerpost block`: those of `allow`, the bans, `lists`, CrowdSec, tables.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use blocklist::feed::{crowdsec, http};
+use blocklist::{ListConfig, Source};
+use serde::Deserialize;
+use toml::Spanned;
+use xdp::ListAction;
+
+use super::TimeSpan;
+use super::checker::Checker;
+
+/// The folder of what lists from outside have sent.
+const CACHE: &str = "/var/cache/fingerpost";
+
+/// The block lists of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockConfig {
+    /// The lists.
+    pub lists: Vec<ListConfig>,
+    /// The folder of what lists from outside have sent.
+    pub cache: PathBuf,
+    /// The packets of the lists are counted, and none is dropped.
+    pub observe: bool,
+}
+
+/// `[block]` as it is written in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BlockSection {
+    #[serde(default)]
+    lists: Vec<Spanned<String>>,
+    #[serde(default)]
+    allow: Vec<Spanned<String>>,
+    crowdsec: Option<Spanned<String>>,
+    crowdsec_key: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    tables: Vec<Spanned<u32>>,
+    bans: Option<Spanned<PathBuf>>,
+    cache: Option<Spanned<PathBuf>>,
+    poll: Option<Spanned<TimeSpan>>,
+    #[serde(default)]
+    observe: bool,
+}
+
+/// Checks the section of the file `path`.
+pub(super) fn check(
+    c: &mut Checker<'_>,
+    section: Spanned<BlockSection>,
+    path: &Path,
+) -> BlockConfig {
+    let line = c.line(&section);
+    let BlockSection {
+        lists: drops,
+        allow,
+        crowdsec,
+        crowdsec_key,
+        tables,
+        bans,
+        cache,
+        poll,
+        observe,
+    } = section.into_inner();
+    let range = TimeSpan::seconds(1)..=TimeSpan::seconds(7 * 24 * 3600);
+    let is_stated = poll.is_some();
+    let stated = TimeSpan::within(c, poll, "block.poll", TimeSpan::seconds(1), range);
+    let interval = |default: Duration| if is_stated { stated } else { default };
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut lists = Vec::new();
+    for (texts, key, action) in
+        [(&allow, "block.allow", ListAction::Pass), (&drops, "block.lists", ListAction::Drop)]
+    {
+        for text in texts {
+            match Source::parse(text.get_ref(), folder, interval(http::DEFAULT_INTERVAL)) {
+                Ok(source) => lists.push(ListConfig { action, source }),
+                Err(error) => c.problem(text, key, error.to_string()),
+            }
+        }
+    }
+    let mut drop = |source| lists.push(ListConfig { action: ListAction::Drop, source });
+    match (crowdsec, crowdsec_key) {
+        (Some(url), Some(key_file)) => {
+            c.absolute_path(&key_file, "block.crowdsec_key");
+            let interval = interval(crowdsec::DEFAULT_INTERVAL);
+            match url.get_ref().parse() {
+                Ok(url) => {
+                    drop(Source::Crowdsec { url, key_file: key_file.into_inner(), interval });
+                }
+                Err(error) => {
+                    let error: blocklist::UrlError = error;
+                    c.problem(&url, "block.crowdsec", error.to_string());
+                }
+            }
+        }
+        (Some(url), None) => {
+            c.problem(&url, "block.crowdsec", "needs `crowdsec_key`, the file of the key");
+        }
+        (None, Some(key)) => {
+            c.problem(&key, "block.crowdsec_key", "has no effect without `crowdsec`");
+        }
+        (None, None) => {}
+    }
+    for table in &tables {
+        match table.get_ref() {
+            0 => c.problem(table, "block.tables", "the kernel has no table 0: from 1"),
+            &number => drop(Source::Table(number)),
+        }
+    }
+    if let Some(bans) = bans {
+        c.absolute_path(&bans, "block.bans");
+        drop(Source::Bans(bans.into_inner()));
+    }
+    if let Some(cache) = &cache {
+        c.absolute_path(cache, "block.cache");
+    }
+    if c.is_valid() {
+        if let Some(what) = blocklist::check(&lists).err() {
+            c.problem_at_line(line, "block", what.to_string());
+        } else if lists.iter().all(|list| list.action == ListAction::Pass) {
+            let what = "no list of sources to drop: set `lists`, `crowdsec`, `tables` or `bans`, or remove the section";
+            c.problem_at_line(line, "block", what);
+        }
+    }
+    let cache = cache.map_or_else(|| CACHE.into(), Spanned::into_inner);
+    BlockConfig { lists, cache, observe }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn parse(section: &str) -> Result<Option<BlockConfig>, String> {
+        let text = format!("[[interface]]\nname = 'a'\n[block]\n{section}\n");
+        let config = Config::parse(&text, Path::new("/etc/fingerpost/run.toml"));
+        config.map(|config| config.block).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn lists_have_their_sources_and_intervals() {
+        let section = "lists = ['a', '/b', 'https://lists.example/c']\nallow = ['d']\n\
+                       crowdsec = 'http://127.0.0.1:8080'\ncrowdsec_key = '/key'\ntables = [100]\n\
+                       bans = '/bans'\nobserve = true";
+        let block = parse(section).unwrap().unwrap();
+        let names: Vec<String> = block.lists.iter().map(|list| list.source.to_string()).collect();
+        let wanted = [
+            "/etc/fingerpost/d",
+            "/etc/fingerpost/a",
+            "/b",
+            "https://lists.example/c",
+            "crowdsec http://127.0.0.1:8080/",
+            "table 100",
+            "/bans",
+        ];
+        assert_eq!(names, wanted);
+        let passes = |list: &&ListConfig| list.action == ListAction::Pass;
+        assert_eq!(block.lists.iter().filter(passes).count(), 1);
+        assert!(block.observe && block.cache == Path::new(CACHE));
+        let interval = |section: &str| match &parse(section).unwrap().unwrap().lists[0].source {
+            Source::Url(_, interval) | Source::Crowdsec { interval, .. } => interval.as_secs(),
+            source => panic!("{source}"),
+        };
+        let crowdsec = "crowdsec = 'http://x'\ncrowdsec_key = '/k'";
+        assert_eq!(interval("lists = ['http://x/y']"), 3600);
+        assert_eq!(interval(crowdsec), 10);
+        assert_eq!(interval(&format!("{crowdsec}\npoll = '30s'")), 30);
+    }
+
+    #[test]
+    fn bad_section_is_refused_with_its_line_and_remedy() {
+        for (section, what) in [
+            ("", "3: block: no list of sources to drop"),
+            ("allow = ['a']", "3: block: no list of sources to drop"),
+            ("lists = ['a', 'a']", "3: block: /etc/fingerpost/a: the list is given twice"),
+            ("lists = ['http://']", "4: block.lists: "),
+            ("crowdsec = 'http://x'", "4: block.crowdsec: needs `crowdsec_key`"),
+            ("lists = ['a']\ncrowdsec_key = '/k'", "5: block.crowdsec_key: has no effect"),
+            ("tables = [0]", "4: block.tables: the kernel has no table 0"),
+            ("bans = 'b'", "4: block.bans: \"b\" must be an absolute path"),
+            ("lists = ['a']\npoll = '0s'", "5: block.poll: 0s is out of range: from 1s to 7days"),
+            ("lists = ['a']\nlist = 1", "unknown field `list`"),
+        ] {
+            let error = parse(section).unwrap_err();
+            assert!(error.contains(what), "{section}: {error}");
+        }
+    }
+}
