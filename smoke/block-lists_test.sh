@@ -95,6 +95,26 @@ wait "$launched" || fail "block ended with $?: $(cat "$work/folder.log")"
 json '(one,) = d["lists"]
 assert one["v4"] == 1 and one["packets"] >= 9, d' <"$work/folder.json" || fail "other counters by a folder"
 
+# A list for one destination, and an exception from another list for it.
+within server ip addr add 10.1.0.3/24 dev s0
+within client ip neigh replace 10.1.0.3 lladdr 02:00:00:00:01:01 dev c0
+put bad 198.51.100.0/24
+put some 203.0.113.0/24
+launch server "$program" block s0 --block "$work/bad" --block-to "10.1.0.3,2001:db8::/32=$work/some" \
+    --allow-to "10.1.0.3/32=$work/bad" -j >"$work/pairs.json" 2>"$work/pairs.log"
+wait_for 20 attached || fail "no program: $(cat "$work/pairs.log")"
+! answered 203.0.113.5 10.1.0.3 && answered 203.0.113.5 || fail "other verdicts by a list for a destination"
+answered 198.51.100.7 10.1.0.3 && ! answered 198.51.100.7 || fail "other verdicts by an exception for a destination"
+# The destination is this host: an own address is a reason to hold the list.
+put some 10.1.0.0/24
+wait_for 15 grep -qF "some to 10.1.0.3/32,2001:db8::/32: the list is held" "$work/pairs.log" ||
+    fail "a list for this host's address is applied: $(cat "$work/pairs.log")"
+kill -INT "$launched"
+wait "$launched" || fail "block ended with $?: $(cat "$work/pairs.log")"
+json 'passed, bad, some = d["lists"]
+assert (passed["action"], passed["to"], passed["packets"]) == ("pass", ["10.1.0.3/32"], 3), d
+assert (bad["packets"], some["packets"]) == (3, 3), d' <"$work/pairs.json" || fail "other counters by destinations"
+
 # A line that expires, and one whose time is none.
 put bad "203.0.113.5 expires=$(date -u -d '+5 seconds' +%FT%TZ)" 198.51.100.7
 launch server "$program" block s0 --block "$work/bad" -j >"$work/expiry.json" 2>"$work/expiry.log"
@@ -157,4 +177,6 @@ refuse 1 "no interface eth9" within server "$program" block eth9 "${arguments[@]
 refuse 1 "reading the list $work/none" within server "$program" block s0 --block "$work/none"
 refuse 1 "the list is given twice" within server "$program" block s0 --block "$work/bad" --block "$work/bad"
 refuse 2 "required" within server "$program" block s0
+refuse 1 "prefixes and a list are needed" within server "$program" block s0 --block-to "$work/bad"
+refuse 1 "did you mean 10.1.0.0/24?" within server "$program" block s0 --block-to "10.1.0.3/24=$work/bad"
 refuse 1 "CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON" setpriv --bounding-set -all --inh-caps -all "$program" block lo --block "$work/worse"

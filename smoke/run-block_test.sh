@@ -7,7 +7,7 @@
 . "$(dirname "$0")/lib/router_topology.sh"
 default_routes
 hosts_own_checksums
-sources=(203.0.113.5 203.0.113.200 198.51.100.7 2001:db8:9::5)
+sources=(203.0.113.5 203.0.113.200 198.51.100.7 192.0.2.7 192.0.2.200 2001:db8:9::5)
 for source in "${sources[@]}"; do
     case $source in
     *:*) within source ip addr add "$source/128" dev s0 && within router ip route add "$source" via fd00:0::2 ;;
@@ -33,11 +33,15 @@ blocked() { show -j counters | json 'print(d[0]["dropped"].get("blocked", 0))'; 
 
 put allow 203.0.113.128/25
 put bad 203.0.113.0/24 2001:db8:9::/48
+put some 192.0.2.0/24
+put exception 192.0.2.128/25
+pairs=('[[block.pair]]' 'list = "some"' 'to = ["10.0.2.0/24", "fd00:2::/64"]'
+    '[[block.pair]]' 'list = "exception"' 'to = ["10.0.2.2"]' 'action = "pass"')
 section() { printf '%s\n' '[block]' 'lists = ["bad"]' 'allow = ["allow"]' "bans = \"$work/bans\"" "cache = \"$work/cache\"" "$@"; }
 
 for mode in copy xdp; do
     rm -f "$work/bans"
-    configure "$(section)"
+    configure "$(section "${pairs[@]}")"
     start_router
     [ "$mode" = copy ] || wait_for 10 forwards_in_driver || fail "not in the driver: $(show interfaces)"
     for source in 203.0.113.200 198.51.100.7 10.0.0.2; do
@@ -48,6 +52,11 @@ for mode in copy xdp; do
     loses 203.0.113.5 10.0.0.1 || fail "a listed source reaches the router in mode $mode"
     [ "$(($(packets bad) - before))" -eq 9 ] || fail "not 9 packets but $before to $(packets bad) in mode $mode"
     [ "$(blocked)" = "$(packets bad)" ] || fail "blocked: $(blocked), by the list $(packets bad)"
+    # Pairs of source and destination.
+    loses 192.0.2.7 10.0.2.2 && answered 192.0.2.7 10.0.1.2 || fail "other verdicts by a pair in mode $mode"
+    answered 192.0.2.200 10.0.2.2 && answered 192.0.2.200 10.0.1.2 || fail "other verdicts by an exception for a destination"
+    [ "$(packets 'some to 10.0.2.0/24,fd00:2::/64')" -eq 3 ] || fail "other packets of a pair: $(lists)"
+    show blocked 192.0.2.7 --count 0s | has_line "^192.0.2.7/32 by destination" || fail "other lists of a source in a pair"
     # A change of the file, and bans.
     put bad 203.0.113.0/24 198.51.100.0/24
     wait_for 15 loses 198.51.100.7 || fail "a new line has no effect in mode $mode"
@@ -83,7 +92,7 @@ for mode in copy xdp; do
     sed -i 's/^lists = .*/lists = ["none"]/' "$work/router.toml"
     refuse 1 "reading the list $work/none: " ask reload
     loses 198.51.100.7 || fail "a reload that fails has an effect"
-    sed -i '/^\[block\]/,/^cache/d' "$work/router.toml"
+    sed -i '/^\[block\]/,/^action/d' "$work/router.toml"
     ask reload | has_line "applied block" || fail "the lists are not removed: $(tail -3 "$work/fingerpost.log")"
     answered 198.51.100.7 && answered 2001:db8:9::5 || fail "lists that are removed have an effect in mode $mode"
     refuse 1 "not available: this process has no block lists (see [block])" show block-lists

@@ -4,7 +4,7 @@
 #                               which a test may set before
 #
 #   addresses                  gives both ends their addresses, again after the link is made again
-#   answered SOURCE            whether three pings from a source are answered
+#   answered SOURCE [TARGET]   whether three pings from a source are answered
 #   put FILE LINE...           replaces $work/FILE as a whole
 #   attached                   whether an XDP program is on s0
 
@@ -35,9 +35,9 @@ addresses() {
 }
 addresses
 
-answered() { # SOURCE
-    local target=10.1.0.1
-    case $1 in *:*) target=fd01::1 ;; esac
+answered() { # SOURCE [TARGET]
+    local target=${2:-10.1.0.1}
+    case $1 in *:*) target=${2:-fd01::1} ;; esac
     within client ping -q -c 3 -i 0.02 -W 1 -I "$1" "$target" | has_line " 0% packet loss"
 }
 put() { printf '%s\n' "${@:2}" >"$work/new" && mv "$work/new" "$work/$1"; } # FILE LINE...

@@ -9,6 +9,9 @@ pub struct BlockList {
     pub name: String,
     /// `pass` or `drop`.
     pub action: String,
+    /// The destinations of the packets about which it decides; none: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<String>,
     /// The IPv4 prefixes in force.
     pub v4: usize,
     /// The IPv6 prefixes in force.
@@ -31,7 +34,8 @@ pub struct BlockList {
 pub struct BlockedPrefix {
     /// The prefix.
     pub prefix: String,
-    /// `pass` or `drop`: the action of the first list with a line that covers the prefix; none without one.
+    /// `pass` or `drop`: the action of the first list with a line that covers the prefix, of those for all destinations;
+    /// none without one.
     pub action: Option<String>,
     /// The lines that cover the prefix, those of the first list first.
     pub lines: Vec<BlockLine>,
@@ -52,6 +56,9 @@ pub struct BlockLine {
     pub list: String,
     /// `pass` or `drop`.
     pub action: String,
+    /// The destinations of the packets about which the list decides; none: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<String>,
     /// The prefix of the line.
     pub prefix: String,
 }

@@ -12,6 +12,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `config` | [`ListConfig`]: a source, an action and destinations |
 //! | `lists` | [`BlockLists`]: all lists, and their present state in the blocker |
 //! | `list` | one list: a file or a folder, and what of it is applied |
 //! | `lines` | the lines of a list, and the times at which they end |
@@ -26,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod bans;
+mod config;
 mod error;
 pub mod feed;
 mod lines;
@@ -36,7 +38,8 @@ mod source;
 mod status;
 mod watched;
 
+pub use config::{ListConfig, check, parse_prefix};
 pub use error::ListError;
 pub use fetch::UrlError;
-pub use lists::{BlockLists, ListConfig, check};
+pub use lists::BlockLists;
 pub use source::Source;

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use xdp::ListAction;
 
 use crate::ListError;
+use crate::config::ListConfig;
 use crate::lines::{Content, Lines};
 use crate::protected::{self, Protected};
 
@@ -34,6 +35,8 @@ pub(crate) struct List {
     name: String,
     path: PathBuf,
     action: ListAction,
+    /// The destinations of the packets about which it decides; none: all.
+    to: Vec<AnyPrefix>,
     origin: Origin,
     /// The version that was read last; `None` before.
     version: Option<Version>,
@@ -47,11 +50,18 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) fn new(name: String, path: PathBuf, action: ListAction, origin: Origin) -> Self {
+    pub(crate) fn new(config: &ListConfig, path: PathBuf) -> Self {
+        let ListConfig { action, source, to } = config;
+        let origin = match source {
+            source if !source.is_feed() => Origin::Operator,
+            source if source.withdraws() => Origin::WithdrawingFeed,
+            _ => Origin::Feed,
+        };
         Self {
-            name,
+            name: config.to_string(),
             path,
-            action,
+            action: *action,
+            to: to.clone(),
             origin,
             version: None,
             applied: [0; 2],
@@ -72,6 +82,11 @@ impl List {
     /// Returns whether it is an allow list.
     pub(crate) fn allows(&self) -> bool {
         self.action == ListAction::Pass
+    }
+
+    /// Returns the destinations of the packets about which it decides; none: all.
+    pub(crate) fn to(&self) -> &[AnyPrefix] {
+        &self.to
     }
 
     /// Returns the number of IPv4 and IPv6 prefixes that are applied.
@@ -165,8 +180,10 @@ impl List {
         let ((v4, v6), ending) = lines.in_force(Timestamp::now());
         let after = v4.len() + v6.len();
         let contains = match self.action {
-            ListAction::Drop => protected.reason(&v4, &v6),
-            ListAction::Pass => None,
+            ListAction::Drop if self.to.is_empty() || protected.is_within(&self.to) => {
+                protected.reason(&v4, &v6)
+            }
+            _ => None,
         };
         let shrinks = match self.origin {
             Origin::Operator | Origin::Feed if !accepts_all => {
@@ -179,7 +196,7 @@ impl List {
             log::error!("{}: the list is held: {reason}", self.name);
             return Ok(None);
         }
-        if self.allows() {
+        if self.allows() && self.to.is_empty() {
             protected.allow(&v4, &v6);
         }
         self.applied = [v4.len(), v6.len()];
@@ -216,11 +233,14 @@ fn version(path: &Path) -> Version {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::Source;
     use crate::lines::EXPIRES;
 
     fn list(path: &Path, action: ListAction) -> List {
-        List::new("list".into(), path.into(), action, Origin::Operator)
+        List::new(&ListConfig::new(action, Source::Path(path.into())), path.into())
     }
 
     #[test]
@@ -262,6 +282,24 @@ mod tests {
     }
 
     #[test]
+    fn list_for_other_destinations_is_not_held_for_an_address_of_this_host() {
+        let path = std::env::temp_dir().join(format!("fingerpost-to-{}", std::process::id()));
+        fs::write(&path, "0.0.0.0/0\n").unwrap();
+        let protected = Protected::of("192.0.2.1".parse().unwrap());
+        for (to, is_held) in [("192.0.2.0/24", true), ("198.51.100.0/24", false)] {
+            let to = vec![AnyPrefix::V4(to.parse().unwrap())];
+            let source = Source::Path(path.clone());
+            let config = ListConfig { action: ListAction::Drop, source, to };
+            let mut list = List::new(&config, path.clone());
+            // The host's address stays what it is, though a list allows it.
+            let mut protected = protected.clone();
+            protected.allow(&["192.0.2.1/32".parse().unwrap()], &[]);
+            assert_eq!(list.read(&mut protected, false).unwrap().is_none(), is_held);
+        }
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn folder_is_read_without_hidden_files_and_copies() {
         let folder = std::env::temp_dir().join(format!("fingerpost-list-{}", std::process::id()));
         fs::create_dir_all(folder.join("inner")).unwrap();
@@ -281,11 +319,13 @@ mod tests {
     #[test]
     fn shorter_list_is_held_unless_its_feed_withdraws_prefixes() {
         let path = std::env::temp_dir().join(format!("fingerpost-shorter-{}", std::process::id()));
-        for (origin, is_held) in
-            [(Origin::Operator, true), (Origin::Feed, true), (Origin::WithdrawingFeed, false)]
+        let url = Source::Url("http://127.0.0.1/x".parse().unwrap(), Duration::from_secs(1));
+        let config = |source| ListConfig::new(ListAction::Drop, source);
+        for (source, is_held) in
+            [(Source::Path(path.clone()), true), (url.clone(), true), (Source::Table(1), false)]
         {
             fs::write(&path, "192.0.2.1\n192.0.2.2\n192.0.2.3\n").unwrap();
-            let mut list = List::new("list".into(), path.clone(), ListAction::Drop, origin);
+            let mut list = List::new(&config(source), path.clone());
             assert!(list.has_changed(), "it has not been read yet");
             assert!(list.read(&mut Protected::default(), false).unwrap().is_some());
             assert!(!list.has_changed());
@@ -296,13 +336,13 @@ mod tests {
             assert_eq!(list.applied(), if is_held { [3, 0] } else { [1, 0] });
         }
         fs::remove_file(&path).unwrap();
-        let mut list = List::new("list".into(), path.clone(), ListAction::Drop, Origin::Feed);
+        let mut list = List::new(&config(url), path.clone());
         assert!(list.has_changed());
         let content = list.read(&mut Protected::default(), false).unwrap();
         assert_eq!(content, Some(Content::default()), "nothing has been received yet");
         assert!(!list.has_changed());
-        let mut list = List::new("list".into(), path, ListAction::Drop, Origin::Operator);
-        let refused = list.read(&mut Protected::default(), false).unwrap_err().to_string();
+        let mut missing = List::new(&config(Source::Path(path.clone())), path);
+        let refused = missing.read(&mut Protected::default(), false).unwrap_err().to_string();
         assert!(refused.contains("fingerpost-shorter") && refused.contains("No such file"));
     }
 }

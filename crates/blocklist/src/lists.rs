@@ -17,29 +17,21 @@ use std::time::{Duration, Instant};
 use api::BlockList;
 use feed::AnyPrefix;
 use jiff::{SignedDuration, Timestamp};
-use xdp::block::MAX_LISTS;
+use xdp::block::BlockError;
 use xdp::block::filter::Counts;
 use xdp::{Blocker, ListAction};
 
 use crate::bans::Bans;
+use crate::config::{ListConfig, check};
 use crate::feed::FeedThread;
 use crate::lines::Content;
-use crate::list::{List, Origin};
+use crate::list::List;
 use crate::protected::Protected;
 use crate::watched::WatchedPrefixes;
 use crate::{ListError, Source};
 
 /// The time for which the protected addresses are not read again for another ban.
 const PROTECTED_AGE: Duration = Duration::from_secs(1);
-
-/// A list as it is configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListConfig {
-    /// The end of its packets.
-    pub action: ListAction,
-    /// Where its prefixes come from.
-    pub source: Source,
-}
 
 /// A list, and the thread that keeps its file up to date.
 #[derive(Debug)]
@@ -66,31 +58,6 @@ pub struct BlockLists {
     protected: Option<(Instant, Protected)>,
 }
 
-/// Checks that lists can be together.
-///
-/// # Errors
-///
-/// Two lists with one source, several lists of bans or an allow list of bans, too many lists.
-pub fn check(lists: &[ListConfig]) -> Result<(), ListError> {
-    if lists.len() > MAX_LISTS {
-        let reason = format!("{} lists: at most {MAX_LISTS} are possible", lists.len());
-        return Err(ListError::new(reason));
-    }
-    let mut seen = HashSet::new();
-    for ListConfig { source, action } in lists {
-        if !seen.insert(source.to_string()) {
-            return Err(ListError::new(format!("{source}: the list is given twice")));
-        }
-        if matches!(source, Source::Bans(_)) && *action == ListAction::Pass {
-            return Err(ListError::new(format!("{source}: bans cannot be an allow list")));
-        }
-    }
-    if lists.iter().filter(|list| matches!(list.source, Source::Bans(_))).count() > 1 {
-        return Err(ListError::new("there are several lists of bans: one is possible"));
-    }
-    Ok(())
-}
-
 impl BlockLists {
     /// Opens the lists; the files of feeds are in the folder `cache`.
     ///
@@ -99,32 +66,32 @@ impl BlockLists {
     /// Those of [`check`]; a file of bans or of a key that cannot be read.
     pub fn open(mut lists: Vec<ListConfig>, cache: &Path) -> Result<Self, ListError> {
         check(&lists)?;
-        let priority = |list: &ListConfig| match (list.action, &list.source) {
-            (ListAction::Pass, _) => 0,
-            (ListAction::Drop, Source::Bans(_)) => 1,
-            (ListAction::Drop, _) => 2,
-        };
-        lists.sort_by_key(priority);
-        let open = |ListConfig { action, source }| {
-            let file = source.file(cache)?;
-            source.check()?;
-            let origin = match &source {
-                source if !source.is_feed() => Origin::Operator,
-                source if source.withdraws() => Origin::WithdrawingFeed,
-                _ => Origin::Feed,
-            };
-            let kind = match &source {
+        lists.sort_by_key(ListConfig::priority);
+        let open = |config: ListConfig| {
+            let file = config.source.file(cache)?;
+            config.source.check()?;
+            let kind = match &config.source {
                 Source::Bans(_) => EntryKind::Bans(Bans::open(file.clone())?),
-                _ => EntryKind::Read(List::new(source.to_string(), file.clone(), action, origin)),
+                _ => EntryKind::Read(List::new(&config, file.clone())),
             };
-            Ok(Entry { kind, source, file, feed: None })
+            Ok(Entry { kind, source: config.source, file, feed: None })
         };
         let entries = lists.into_iter().map(open).collect::<Result<_, ListError>>()?;
         Ok(Self { entries, watched: WatchedPrefixes::default(), protected: None })
     }
 
+    /// Creates the blocker of these lists. If packets are only counted, all lists let them pass.
+    ///
+    /// # Errors
+    ///
+    /// An error of the kernel.
+    pub fn blocker(&self, observe: bool) -> Result<Blocker, BlockError> {
+        let restricted = bits(self.entries.iter().map(|entry| !entry.to().is_empty()));
+        Blocker::for_destinations(&self.actions(observe), restricted)
+    }
+
     /// Returns the actions of the lists, in the order of priority; if packets are only counted, all of them pass.
-    pub fn actions(&self, observe: bool) -> Vec<ListAction> {
+    fn actions(&self, observe: bool) -> Vec<ListAction> {
         let action = |entry: &Entry| if observe { ListAction::Pass } else { entry.action() };
         self.entries.iter().map(action).collect()
     }
@@ -140,7 +107,12 @@ impl BlockLists {
     ///
     /// A folder that cannot be made; a thread or a socket that the kernel refuses.
     pub fn start_feeds(&mut self) -> Result<(), ListError> {
+        let mut files = HashSet::new();
         for entry in &mut self.entries {
+            // Lists of one source, for several destinations, have one file.
+            if !files.insert(entry.file.clone()) {
+                continue;
+            }
             if let Some(folder) = entry.file.parent().filter(|_| entry.source.is_feed()) {
                 fs::create_dir_all(folder).map_err(|error| ListError::of(folder, error))?;
             }
@@ -177,8 +149,13 @@ impl BlockLists {
                     Some((v4, v6))
                 }
             };
-            if let (Some(blocker), Some((v4, v6))) = (&mut blocker, content) {
+            let Some(blocker) = &mut blocker else { continue };
+            if let Some((v4, v6)) = content {
                 blocker.replace(number, &v4, &v6);
+            }
+            if !entry.to().is_empty() {
+                let (v4, v6) = split(entry.to().iter().copied());
+                blocker.replace_destinations(number, &v4, &v6);
             }
         }
         Ok(())
@@ -230,7 +207,7 @@ impl BlockLists {
         seconds: Option<u64>,
     ) -> Result<String, String> {
         let mut protected = self.protected()?;
-        let (v4, v6) = content_of(prefix);
+        let (v4, v6) = split([prefix]);
         protected.retain_unless(|lists| self.allowing() & lists != 0, blocker);
         if let Some(reason) = protected.reason(&v4, &v6) {
             return Err(format!("{reason}: a ban would cut this host off"));
@@ -302,9 +279,10 @@ impl BlockLists {
         })
     }
 
-    /// Returns the allow lists, a bit for each.
+    /// Returns the allow lists for all destinations, a bit for each.
     fn allowing(&self) -> u32 {
-        bits(self.entries.iter().map(|entry| entry.action() == ListAction::Pass))
+        let allows = |entry: &Entry| entry.action() == ListAction::Pass && entry.to().is_empty();
+        bits(self.entries.iter().map(allows))
     }
 
     /// Removes the prefixes that have ended, and returns the lists that have changed.
@@ -357,7 +335,8 @@ impl BlockLists {
         let allowing = self.allowing();
         // New block lists have been compared with the allow lists when they were read.
         let is_old = |(number, entry): (usize, &Entry)| {
-            entry.action() == ListAction::Drop && !is_new(number)
+            let is_for_host = entry.to().is_empty() || protected.is_within(entry.to());
+            entry.action() == ListAction::Drop && is_for_host && !is_new(number)
         };
         let blocking = bits(self.entries.iter().enumerate().map(is_old));
         let danger =
@@ -397,6 +376,14 @@ impl Entry {
         match &self.kind {
             EntryKind::Read(list) => list.action(),
             EntryKind::Bans(_) => ListAction::Drop,
+        }
+    }
+
+    /// Returns the destinations of the packets about which it decides; none: all.
+    pub(crate) fn to(&self) -> &[AnyPrefix] {
+        match &self.kind {
+            EntryKind::Read(list) => list.to(),
+            EntryKind::Bans(_) => &[],
         }
     }
 
@@ -454,11 +441,16 @@ fn set(blocker: &mut Blocker, number: usize, prefix: AnyPrefix, listed: bool) {
     };
 }
 
-fn content_of(prefix: AnyPrefix) -> Content {
-    match prefix {
-        AnyPrefix::V4(prefix) => (vec![prefix], Vec::new()),
-        AnyPrefix::V6(prefix) => (Vec::new(), vec![prefix]),
+/// Splits prefixes by family.
+fn split(prefixes: impl IntoIterator<Item = AnyPrefix>) -> Content {
+    let mut content = Content::default();
+    for prefix in prefixes {
+        match prefix {
+            AnyPrefix::V4(prefix) => content.0.push(prefix),
+            AnyPrefix::V6(prefix) => content.1.push(prefix),
+        }
     }
+    content
 }
 
 /// Returns a word with the bits of those that are true.

@@ -7,13 +7,14 @@
 //! - an address of this host that no allow list contains, other than a loopback address;
 //! - such a neighbor of a BGP session of this host (a TCP connection with port 179);
 //!
-//! and an allow list without which a block list that is applied would contain such an address; and any list if it
+//! unless it is for destinations that are none of this host's; an allow list without which a block list that is applied would contain such an address; and any list if it
 //! has become less than half as long. An order applies a shorter list, after a look at it.
 
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use feed::AnyPrefix;
 use fib::{Addr, Prefix};
 use nix::ifaddrs::getifaddrs;
 use xdp::Blocker;
@@ -30,6 +31,8 @@ const ESTABLISHED: &str = "01";
 pub(crate) struct Protected {
     v4: Vec<(u32, String)>,
     v6: Vec<(u128, String)>,
+    /// The same addresses, also those that an allow list contains.
+    all: Vec<IpAddr>,
 }
 
 impl Protected {
@@ -63,13 +66,32 @@ impl Protected {
         Ok(protected)
     }
 
+    /// Makes an address the only one.
+    #[cfg(test)]
+    pub(crate) fn of(address: IpAddr) -> Self {
+        let mut protected = Self::default();
+        protected.add(address, "an address of eth0".into());
+        protected
+    }
+
     fn add(&mut self, address: IpAddr, why: String) {
+        self.all.push(address.to_canonical());
         match address.to_canonical() {
             // No packet from another host has it as its source; lists of bogons contain it.
             address if address.is_loopback() => {}
             IpAddr::V4(address) => self.v4.push((address.into(), why)),
             IpAddr::V6(address) => self.v6.push((address.into(), why)),
         }
+    }
+
+    /// Returns whether packets to these destinations may be for this host.
+    pub(crate) fn is_within(&self, destinations: &[AnyPrefix]) -> bool {
+        let contains = |prefix: &AnyPrefix, address: &IpAddr| match (prefix, address) {
+            (AnyPrefix::V4(prefix), IpAddr::V4(addr)) => prefix.contains((*addr).into()),
+            (AnyPrefix::V6(prefix), IpAddr::V6(addr)) => prefix.contains((*addr).into()),
+            _ => false,
+        };
+        destinations.iter().any(|prefix| self.all.iter().any(|address| contains(prefix, address)))
     }
 
     /// Removes the addresses that an allow list contains: no block list decides about them.

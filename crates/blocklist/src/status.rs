@@ -4,13 +4,14 @@ use std::io;
 
 use api::{BlockLine, BlockList, BlockedPrefix, Item, Order, Request};
 use feed::AnyPrefix;
-use fib::{Addr, BadPrefix, Family, Prefix};
+use fib::{Family, Prefix};
 use xdp::block::count::Count;
 use xdp::block::filter::Counts;
 use xdp::block::masks::ListMasks;
 use xdp::{Blocker, ListAction};
 
 use crate::BlockLists;
+use crate::config::parse_prefix;
 use crate::lists::Entry;
 
 impl BlockLists {
@@ -32,7 +33,7 @@ impl BlockLists {
                     .map_err(failed)
                     .map(|counts| self.status(&counts).into_iter().map(Item::BlockList).collect()),
             ),
-            Request::Blocked { prefix } => Some(parse(prefix).and_then(|prefix| {
+            Request::Blocked { prefix } => Some(parse_prefix(prefix).and_then(|prefix| {
                 let blocked = self.blocked(blocker, prefix).map_err(failed)?;
                 Ok(vec![Item::BlockedPrefix(blocked)])
             })),
@@ -52,7 +53,7 @@ impl BlockLists {
     ) -> Option<Result<String, String>> {
         match order {
             Order::Ban { prefix, seconds } => {
-                Some(parse(prefix).and_then(|prefix| self.ban(blocker, prefix, *seconds)))
+                Some(parse_prefix(prefix).and_then(|prefix| self.ban(blocker, prefix, *seconds)))
             }
             Order::ApplyLists => {
                 self.turn(blocker, true);
@@ -65,7 +66,7 @@ impl BlockLists {
                 })
             }
             Order::Unban { prefix } => {
-                Some(parse(prefix).and_then(|prefix| self.unban(blocker, prefix)))
+                Some(parse_prefix(prefix).and_then(|prefix| self.unban(blocker, prefix)))
             }
             _ => None,
         }
@@ -78,6 +79,7 @@ impl BlockLists {
             BlockList {
                 name: entry.name().to_owned(),
                 action: action(entry).to_owned(),
+                to: entry.to().iter().map(ToString::to_string).collect(),
                 v4,
                 v6,
                 expiring: entry.ending(),
@@ -99,9 +101,10 @@ impl BlockLists {
             AnyPrefix::V4(prefix) => self.lines(tables.lines_v4(), prefix),
             AnyPrefix::V6(prefix) => self.lines(tables.lines_v6(), prefix),
         };
+        let everywhere = lines.iter().find(|line| line.to.is_empty());
         Ok(BlockedPrefix {
             prefix: prefix.to_string(),
-            action: lines.first().map(|line| line.action.clone()),
+            action: everywhere.map(|line| line.action.clone()),
             lines,
             within,
             packets: count.packets,
@@ -119,10 +122,12 @@ impl BlockLists {
         let of = |(number, entry): (usize, &Entry)| {
             let name = entry.name().to_owned();
             let action = action(entry).to_owned();
+            let to: Vec<String> = entry.to().iter().map(ToString::to_string).collect();
             let in_list = covering.iter().filter(move |(_, lists)| lists & 1 << number != 0);
             in_list.map(move |(line, _)| BlockLine {
                 list: name.clone(),
                 action: action.clone(),
+                to: to.clone(),
                 prefix: line.to_string(),
             })
         };
@@ -135,16 +140,5 @@ fn action(entry: &Entry) -> &'static str {
     match entry.action() {
         ListAction::Pass => "pass",
         ListAction::Drop => "drop",
-    }
-}
-
-/// Reads a prefix, or an address as the prefix that only it is in.
-fn parse(text: &str) -> Result<AnyPrefix, String> {
-    fn read<A: Addr>(text: &str) -> Result<Prefix<A>, String> {
-        text.parse().map_err(|error: BadPrefix| error.describe::<A>(text))
-    }
-    match text.contains(':') {
-        true => read(text).map(AnyPrefix::V6),
-        false => read(text).map(AnyPrefix::V4),
     }
 }

@@ -98,7 +98,7 @@ pub(crate) fn show_blocked(
     } else {
         write_blocked(&mut out, &blocked)?;
     }
-    Ok(if blocked.action.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if !blocked.lines.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Writes a list in a line.
@@ -122,7 +122,8 @@ pub(crate) fn notes(list: &BlockList) -> String {
 /// Writes a prefix, its lists and its packets.
 pub(crate) fn write_blocked(out: &mut impl Write, blocked: &BlockedPrefix) -> io::Result<()> {
     let BlockedPrefix { prefix, action, lines, within, packets, bytes, counted_ms } = blocked;
-    writeln!(out, "{prefix} {}", action.as_deref().unwrap_or("not listed"))?;
+    let otherwise = if lines.is_empty() { "not listed" } else { "by destination" };
+    writeln!(out, "{prefix} {}", action.as_deref().unwrap_or(otherwise))?;
     for line in lines {
         writeln!(out, "    {} {} by {}", line.action, line.prefix, line.list)?;
     }

@@ -11,6 +11,11 @@
 //! cache = "/var/cache/fingerpost"    # what URLs, CrowdSec and tables have sent, for the next start
 //! poll = "1h"                        # the time between two requests to URLs and CrowdSec; default: 1h and 10s
 //! observe = false                    # count the packets of the lists, and drop none
+//!
+//! [[block.pair]]                     # a list for the packets to these destinations
+//! list = "bad.netset"
+//! to = ["192.0.2.0/24"]
+//! action = "drop"                    # or "pass": with the lists of `allow`
 //! ```
 //!
 //! The lists have the order of `fingerpost block`: those of `allow`, the bans, `lists`, CrowdSec, tables.
@@ -58,6 +63,17 @@ pub(super) struct BlockSection {
     poll: Option<Spanned<TimeSpan>>,
     #[serde(default)]
     observe: bool,
+    #[serde(default)]
+    pair: Vec<PairSection>,
+}
+
+/// `[[block.pair]]` as it is written in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PairSection {
+    list: Spanned<String>,
+    to: Spanned<Vec<Spanned<String>>>,
+    action: Option<Spanned<String>>,
 }
 
 /// Checks the section of the file `path`.
@@ -77,6 +93,7 @@ pub(super) fn check(
         cache,
         poll,
         observe,
+        pair,
     } = section.into_inner();
     let range = TimeSpan::seconds(1)..=TimeSpan::seconds(7 * 24 * 3600);
     let is_stated = poll.is_some();
@@ -89,12 +106,31 @@ pub(super) fn check(
     {
         for text in texts {
             match Source::parse(text.get_ref(), folder, interval(http::DEFAULT_INTERVAL)) {
-                Ok(source) => lists.push(ListConfig { action, source }),
+                Ok(source) => lists.push(ListConfig::new(action, source)),
                 Err(error) => c.problem(text, key, error.to_string()),
             }
         }
     }
-    let mut drop = |source| lists.push(ListConfig { action: ListAction::Drop, source });
+    for PairSection { list, to, action } in pair {
+        let actions = [("drop", ListAction::Drop), ("pass", ListAction::Pass)];
+        let action =
+            c.choice(action.as_ref(), "block.pair.action", &actions).unwrap_or(ListAction::Drop);
+        if to.get_ref().is_empty() {
+            c.problem(&to, "block.pair.to", "no destination: name prefixes, or use `lists`");
+        }
+        let mut destinations = Vec::new();
+        for text in to.get_ref() {
+            match blocklist::parse_prefix(text.get_ref()) {
+                Ok(prefix) => destinations.push(prefix),
+                Err(error) => c.problem(text, "block.pair.to", error),
+            }
+        }
+        match Source::parse(list.get_ref(), folder, interval(http::DEFAULT_INTERVAL)) {
+            Ok(source) => lists.push(ListConfig { action, source, to: destinations }),
+            Err(error) => c.problem(&list, "block.pair.list", error.to_string()),
+        }
+    }
+    let mut drop = |source| lists.push(ListConfig::new(ListAction::Drop, source));
     match (crowdsec, crowdsec_key) {
         (Some(url), Some(key_file)) => {
             c.absolute_path(&key_file, "block.crowdsec_key");
@@ -134,7 +170,7 @@ pub(super) fn check(
         if let Some(what) = blocklist::check(&lists).err() {
             c.problem_at_line(line, "block", what.to_string());
         } else if lists.iter().all(|list| list.action == ListAction::Pass) {
-            let what = "no list of sources to drop: set `lists`, `crowdsec`, `tables` or `bans`, or remove the section";
+            let what = "no list of sources to drop: set `lists`, `pair`, `crowdsec`, `tables` or `bans`, or remove the section";
             c.problem_at_line(line, "block", what);
         }
     }
@@ -170,6 +206,13 @@ mod tests {
             "/bans",
         ];
         assert_eq!(names, wanted);
+        let pairs = "[[block.pair]]\nlist = 'a'\nto = ['192.0.2.0/24', '2001:db8::1']\n\
+                     [[block.pair]]\nlist = 'a'\nto = ['::/0']\naction = 'pass'";
+        let names: Vec<String> =
+            parse(pairs).unwrap().unwrap().lists.iter().map(ToString::to_string).collect();
+        let list = "/etc/fingerpost/a to";
+        let wanted = [format!("{list} 192.0.2.0/24,2001:db8::1/128"), format!("{list} ::/0")];
+        assert_eq!(names, wanted);
         let passes = |list: &&ListConfig| list.action == ListAction::Pass;
         assert_eq!(block.lists.iter().filter(passes).count(), 1);
         assert!(block.observe && block.cache == Path::new(CACHE));
@@ -196,6 +239,12 @@ mod tests {
             ("bans = 'b'", "4: block.bans: \"b\" must be an absolute path"),
             ("lists = ['a']\npoll = '0s'", "5: block.poll: 0s is out of range: from 1s to 7days"),
             ("lists = ['a']\nlist = 1", "unknown field `list`"),
+            ("[[block.pair]]\nlist = 'a'\nto = []", "6: block.pair.to: no destination"),
+            (
+                "[[block.pair]]\nlist = 'a'\nto = ['192.0.2.1/24']",
+                "6: block.pair.to: prefix \"192.0.2.1/24\" has host bits set; did you mean 192.0.2.0/24?",
+            ),
+            ("[[block.pair]]\nlist = 'a'\nto = ['::/0']\naction = 'x'", "7: block.pair.action: "),
         ] {
             let error = parse(section).unwrap_err();
             assert!(error.contains(what), "{section}: {error}");

@@ -103,8 +103,7 @@ impl BlockState {
         let failed = |error: &dyn std::error::Error| StartError::BlockLists(error.to_string());
         let lists = BlockLists::open(config.lists.clone(), &config.cache);
         let mut lists = lists.map_err(|error| failed(&error))?;
-        let blocker = Blocker::new(&lists.actions(config.observe));
-        let mut blocker = blocker.map_err(|error| failed(&error))?;
+        let mut blocker = lists.blocker(config.observe).map_err(|error| failed(&error))?;
         lists.load(Some(&mut blocker)).map_err(|error| failed(&error))?;
         blocker.commit().map_err(|error| failed(&error))?;
         Ok(Self { lists, blocker, view, error: None })

@@ -261,6 +261,79 @@ fn filter_in_a_steering_program_decides_as_the_scan() {
     assert!(dropped > 100, "{dropped}");
 }
 
+/// A list for some destinations decides about a packet with one of these only, in the program and in this process.
+#[test]
+fn pairs_of_sources_and_destinations_decide_as_a_scan() {
+    use ListAction::{Drop, Pass};
+    let mut rng = fastrand::Rng::with_seed(33);
+    let actions = [Pass, Drop, Pass, Drop, Drop];
+    let restricted = 0b0_1101_u32;
+    let mut blocker = Blocker::for_destinations(&actions, restricted).unwrap();
+    let mut program = blocker.load().unwrap();
+    let mut lists: [[List; 2]; 5] = Default::default();
+    let mut counts = vec![Count::default(); 5];
+    let (mut not_listed, mut replaced) = (0, 0);
+    for _ in 0..80 {
+        for _ in 0..rng.usize(1..6) {
+            let nth = rng.usize(..5);
+            let [sources, destinations] = &mut lists[nth];
+            if rng.bool() && restricted & 1 << nth != 0 {
+                destinations.v4 = (0..rng.usize(..6)).map(|_| prefix(&mut rng)).collect();
+                destinations.v6 = (0..rng.usize(..6)).map(|_| prefix(&mut rng)).collect();
+                blocker.replace_destinations(nth, &destinations.v4, &destinations.v6);
+            } else {
+                sources.v4 = (0..rng.usize(..12)).map(|_| prefix(&mut rng)).collect();
+                sources.v6 = (0..rng.usize(..12)).map(|_| prefix(&mut rng)).collect();
+                blocker.replace(nth, &sources.v4, &sources.v6);
+            }
+        }
+        if blocker.commit().unwrap() == Publication::Replaced {
+            program = blocker.load().unwrap();
+            replaced += 1;
+        }
+        for _ in 0..80 {
+            let tags = rng.usize(..3);
+            let at = 14 + 4 * tags;
+            let (source, destination, mut frame, decision) = match rng.bool() {
+                true => {
+                    let ends = [(); 2].map(|()| prefix::<u32>(&mut rng).last());
+                    let [source, destination] = ends.map(Source::V4);
+                    let mut frame = frame(source, tags);
+                    frame[at + 16..at + 20].copy_from_slice(&ends[1].to_be_bytes());
+                    (source, destination, frame, blocker.decision(ends[0], ends[1]))
+                }
+                false => {
+                    let ends = [(); 2].map(|()| prefix::<u128>(&mut rng).addr());
+                    let [source, destination] = ends.map(Source::V6);
+                    let mut frame = frame(source, tags);
+                    frame[at + 24..at + 40].copy_from_slice(&ends[1].to_be_bytes());
+                    (source, destination, frame, blocker.decision(ends[0], ends[1]))
+                }
+            };
+            let decides = |nth: &usize| {
+                let [sources, destinations] = &lists[*nth];
+                let is_for = restricted & 1 << nth == 0 || destinations.contains(destination);
+                sources.contains(source) && is_for
+            };
+            let first = (0..5).find(decides);
+            assert_eq!(decision, first, "{source:?} to {destination:?}");
+            frame.truncate(at + 40);
+            let run = program.test_run(&frame, 1).unwrap();
+            let drops = first.is_some_and(|list| actions[list] == Drop);
+            assert_eq!(run.retval == DROP, drops, "{source:?} to {destination:?}: {first:?}");
+            match first {
+                Some(list) => counts[list].packets += 1,
+                None => not_listed += 1,
+            }
+        }
+        let now = blocker.counts().unwrap();
+        let packets = |counts: &[Count]| counts.iter().map(|c| c.packets).collect::<Vec<_>>();
+        assert_eq!(packets(&now.lists), packets(&counts));
+        assert_eq!(now.not_listed.packets, not_listed);
+    }
+    assert!(replaced > 0 && counts.iter().all(|count| count.packets > 20), "{counts:?}");
+}
+
 /// A watch counts the packets of its prefix that a list has decided about, and no others.
 #[test]
 fn watches_count_the_packets_of_their_prefixes() {

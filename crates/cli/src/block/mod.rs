@@ -61,6 +61,12 @@ pub(crate) struct Args {
     /// List of prefixes whose packets pass, whatever other lists contain them; may be given several times
     #[arg(long, value_name = "LIST")]
     allow: Vec<String>,
+    /// List of prefixes whose packets to these destinations are dropped; may be given several times
+    #[arg(long, value_name = "PREFIX[,PREFIX...]=LIST", group = "lists")]
+    block_to: Vec<String>,
+    /// List of prefixes whose packets to these destinations pass, whatever other lists contain them
+    #[arg(long, value_name = "PREFIX[,PREFIX...]=LIST")]
+    allow_to: Vec<String>,
     /// URL of a CrowdSec Local API, whose decisions to ban are a list
     #[arg(long, value_name = "URL", group = "lists", requires = "crowdsec_key")]
     crowdsec: Option<Url>,
@@ -121,7 +127,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let interfaces = attachment::find(&args.interfaces)?;
     let stop = flag_on_signals(&[SIGINT, SIGTERM])?;
     let reload = flag_on_sighup()?;
-    let mut blocker = Blocker::new(&lists.actions(args.observe)).map_err(name_rights)?;
+    let mut blocker = lists.blocker(args.observe).map_err(name_rights)?;
     progress::during("reading the lists", || lists.load(Some(&mut blocker)))?;
     progress::during("building the table", || blocker.commit())?;
     let program = blocker.load().map_err(name_rights)?;
@@ -230,14 +236,26 @@ fn name_rights(error: BlockError) -> anyhow::Error {
 fn configure(args: &Args) -> anyhow::Result<Vec<ListConfig>> {
     let interval = |default| args.poll.map_or(default, |s| Duration::from_secs(s.into()));
     let mut lists = Vec::new();
-    for (texts, action) in [(&args.allow, ListAction::Pass), (&args.block, ListAction::Drop)] {
+    let parse = |text: &str| {
+        let source = Source::parse(text, Path::new(""), interval(URL_INTERVAL));
+        source.with_context(|| format!("the list {text}"))
+    };
+    let (allow, block) = (ListAction::Pass, ListAction::Drop);
+    for (texts, pairs, action) in
+        [(&args.allow, &args.allow_to, allow), (&args.block, &args.block_to, block)]
+    {
         for text in texts {
-            let source = Source::parse(text, Path::new(""), interval(URL_INTERVAL));
-            let source = source.with_context(|| format!("the list {text}"))?;
-            lists.push(ListConfig { action, source });
+            lists.push(ListConfig::new(action, parse(text)?));
+        }
+        for pair in pairs {
+            let form = || format!("{pair}: prefixes and a list are needed, as 192.0.2.0/24=FILE");
+            let (prefixes, list) = pair.split_once('=').with_context(form)?;
+            let to = prefixes.split(',').map(blocklist::parse_prefix).collect::<Result<_, _>>();
+            let to = to.map_err(anyhow::Error::msg)?;
+            lists.push(ListConfig { action, source: parse(list)?, to });
         }
     }
-    let mut drop = |source| lists.push(ListConfig { action: ListAction::Drop, source });
+    let mut drop = |source| lists.push(ListConfig::new(ListAction::Drop, source));
     if let (Some(url), Some(file)) = (&args.crowdsec, &args.crowdsec_key) {
         let interval = interval(crowdsec::DEFAULT_INTERVAL);
         drop(Source::Crowdsec { url: url.clone(), key_file: file.clone(), interval });

@@ -4,6 +4,8 @@
 //!  frame ─ up to two VLAN tags ─┬─ IPv4 ─► lookup ─┬─► lists ─► lowest bit ─► action, counted for the list
 //!                               ├─ IPv6 ─► lookup ─┘     └─ none ─► passed, counted as not listed
 //!                               └─ others, and headers that are not whole ─► passed, counted as others
+//!
+//!  with lists for some destinations: lists of the source ─► any? ─► lookup of the destination ─► those for it
 //! ```
 //!
 //! It is a program of its own, or the first part of a steering program ([`IngressFilter`]).
@@ -19,9 +21,10 @@ use std::sync::Arc;
 use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use port::af_xdp::bpf::asm::{Action, Assembler, Cond, Label, Op, Size, context};
 use port::af_xdp::bpf::{Kind, Map, Program};
-use port::af_xdp::steer::{FilterExits, IngressFilter};
+use port::af_xdp::steer::{FILTER_LOOKUPS, FilterExits, IngressFilter};
 
 use super::count::{Count, ENTRY, KEY, MAPPED, SOURCE, append_count, read_count};
+use super::tables::ListTables;
 use super::watch::Watches;
 use super::{ListAction, MAX_LISTS};
 use crate::{ProgramError, TableArrays, lookup};
@@ -31,11 +34,16 @@ const NOT_LISTED: usize = MAX_LISTS;
 const OTHERS: usize = MAX_LISTS + 1;
 const ENTRIES: usize = MAX_LISTS + 2;
 
+/// The lists of the source, on the stack.
+const LISTS: i16 = -32;
+
 /// Offsets from 14 bytes before the payload on.
 const TYPE: i16 = 12;
 const V4_SOURCE: i16 = 14 + 12;
+const V4_DESTINATION: i16 = 14 + 16;
 const V4_END: i32 = 14 + 20;
 const V6_SOURCE: i16 = 14 + 8;
+const V6_DESTINATION: i16 = 14 + 24;
 const V6_END: i32 = 14 + 40;
 
 /// The packets that the program has seen, each in one count.
@@ -112,12 +120,33 @@ impl FilterMaps {
     }
 }
 
+/// The tables of a filter: of lists by source, or by destination.
+#[derive(Clone, Debug)]
+pub(super) struct FilterTables {
+    v4: Arc<TableArrays<u32>>,
+    v6: Arc<TableArrays<u128>>,
+}
+
+impl FilterTables {
+    pub(super) fn new(tables: &ListTables) -> Self {
+        let (v4, v6) = tables.arrays();
+        Self { v4: Arc::clone(v4), v6: Arc::clone(v6) }
+    }
+
+    /// Returns whether these are the present arrays of `tables`.
+    pub(super) fn are_of(&self, tables: &ListTables) -> bool {
+        let (v4, v6) = tables.arrays();
+        Arc::ptr_eq(v4, &self.v4) && Arc::ptr_eq(v6, &self.v6)
+    }
+}
+
 /// The filter with the present tables.
 #[derive(Debug)]
 pub struct Filter {
     pub(super) maps: Arc<FilterMaps>,
-    pub(super) v4: Arc<TableArrays<u32>>,
-    pub(super) v6: Arc<TableArrays<u128>>,
+    pub(super) sources: FilterTables,
+    /// The lists by destination, and those that are for all destinations.
+    pub(super) destinations: Option<(FilterTables, u32)>,
 }
 
 impl Filter {
@@ -128,10 +157,11 @@ impl Filter {
     /// [`ProgramError`].
     pub(super) fn load(&self) -> Result<Program, ProgramError> {
         let mut asm = Assembler::new();
-        let [entry, drop, rest, lookup4, lookup6] = std::array::from_fn(|_| asm.label());
+        let [entry, drop, rest] = std::array::from_fn(|_| asm.label());
+        let lookups = std::array::from_fn(|_| asm.label());
         asm.mov(R9, R1).jump(entry).bind(drop).leave(Action::Drop).bind(rest).leave(Action::Pass);
-        self.append(&mut asm, entry, FilterExits { drop, rest }, [lookup4, lookup6]);
-        self.append_lookups(&mut asm, [lookup4, lookup6]);
+        self.append(&mut asm, entry, FilterExits { drop, rest }, lookups);
+        self.append_lookups(&mut asm, lookups);
         let code = asm.finish()?;
         // Before Linux 5.18 there are no frames of several buffers.
         Ok(Program::load_multi_buffer("block", &code).or_else(|_| Program::load("block", &code))?)
@@ -144,9 +174,9 @@ impl IngressFilter for Filter {
         asm: &mut Assembler<'m>,
         entry: Label,
         exits: FilterExits,
-        [lookup4, lookup6]: [Label; 2],
+        [lookup4, lookup6, destination4, destination6]: [Label; FILTER_LOOKUPS],
     ) {
-        let [ipv4, ipv6, others, found, count] = std::array::from_fn(|_| asm.label());
+        let [ipv4, ipv6, others, found, count, not_listed] = std::array::from_fn(|_| asm.label());
         let [upper, lower] = SOURCE;
         asm.bind(entry).load(Size::Word, R6, R9, context::DATA).load(
             Size::Word,
@@ -163,8 +193,15 @@ impl IngressFilter for Filter {
             .store(Size::Double, R10, lower, R2)
             .mov(R2, 0)
             .store(Size::Double, R10, upper, R2)
-            .call_code(lookup4)
-            .jump(found);
+            .call_code(lookup4);
+        if self.destinations.is_some() {
+            asm.jump_if(Cond::Eq, R0, 0, not_listed)
+                .store(Size::Double, R10, LISTS, R0)
+                .load(Size::Word, R1, R6, V4_DESTINATION)
+                .big_endian(R1, 32)
+                .call_code(destination4);
+        }
+        asm.jump(found);
         append_bound(asm, ipv6, V6_END, others);
         asm.load(Size::Double, R1, R6, V6_SOURCE)
             .big_endian(R1, 64)
@@ -172,18 +209,41 @@ impl IngressFilter for Filter {
             .load(Size::Double, R2, R6, V6_SOURCE + 8)
             .big_endian(R2, 64)
             .store(Size::Double, R10, lower, R2)
-            .call_code(lookup6)
-            .bind(found)
-            .mov(R8, NOT_LISTED as i32)
-            .jump_if(Cond::Eq, R0, 0, count);
+            .call_code(lookup6);
+        if self.destinations.is_some() {
+            asm.jump_if(Cond::Eq, R0, 0, not_listed)
+                .store(Size::Double, R10, LISTS, R0)
+                .load(Size::Double, R1, R6, V6_DESTINATION)
+                .big_endian(R1, 64)
+                .load(Size::Double, R2, R6, V6_DESTINATION + 8)
+                .big_endian(R2, 64)
+                .call_code(destination6);
+        }
+        asm.bind(found);
+        if let Some((_, everywhere)) = self.destinations {
+            asm.op32(Op::Or, R0, everywhere as i32).load(Size::Double, R1, R10, LISTS).op(
+                Op::And,
+                R0,
+                R1,
+            );
+        }
+        asm.bind(not_listed).mov(R8, NOT_LISTED as i32).jump_if(Cond::Eq, R0, 0, count);
         append_first(asm);
         asm.jump(count).bind(others).mov(R8, OTHERS as i32).bind(count);
         self.maps.append_end(asm, exits);
     }
 
-    fn append_lookups<'m>(&'m self, asm: &mut Assembler<'m>, [lookup4, lookup6]: [Label; 2]) {
-        lookup::append(asm, lookup4, &self.v4);
-        lookup::append(asm, lookup6, &self.v6);
+    fn append_lookups<'m>(
+        &'m self,
+        asm: &mut Assembler<'m>,
+        [lookup4, lookup6, destination4, destination6]: [Label; FILTER_LOOKUPS],
+    ) {
+        lookup::append(asm, lookup4, &self.sources.v4);
+        lookup::append(asm, lookup6, &self.sources.v6);
+        if let Some((tables, _)) = &self.destinations {
+            lookup::append(asm, destination4, &tables.v4);
+            lookup::append(asm, destination6, &tables.v6);
+        }
     }
 }
 

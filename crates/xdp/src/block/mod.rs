@@ -15,6 +15,9 @@
 //!
 //! The first list in the order of priority that contains a source decides, whatever the length of its
 //! prefix: an allow list before the block lists is an exception from all of them (decision 18).
+//! A list may be for some destinations only ([`Blocker::for_destinations`]): a pair of source list and destination
+//! prefixes, as filters by two longest matches have them.
+//!
 //! A list is replaced as a whole, or changed prefix by prefix; [`Blocker::commit`] shows all changes
 //! to the program.
 //!
@@ -39,7 +42,7 @@ use port::af_xdp::bpf::Program;
 
 use crate::{ProgramError, Publication, TableError};
 use count::Count;
-use filter::{Counts, Filter, FilterMaps};
+use filter::{Counts, Filter, FilterMaps, FilterTables};
 use tables::ListTables;
 
 /// The maximum number of lists.
@@ -57,6 +60,8 @@ pub enum ListAction {
 /// The lists of a host, and the filter that acts on them.
 pub struct Blocker {
     tables: ListTables,
+    /// The lists for some destinations, and a bit for each of the others.
+    destinations: Option<(ListTables, u32)>,
     maps: Arc<FilterMaps>,
     filter: Arc<Filter>,
 }
@@ -68,13 +73,27 @@ impl Blocker {
     ///
     /// [`BlockError`]: too many lists, or what the kernel refuses.
     pub fn new(actions: &[ListAction]) -> Result<Self, BlockError> {
+        Self::for_destinations(actions, 0)
+    }
+
+    /// The same, with some lists that are for their destinations only ([`replace_destinations`]); `restricted`
+    /// has a bit for each of them. If there are any, a packet whose source is in a list takes another lookup.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    ///
+    /// [`replace_destinations`]: Self::replace_destinations
+    pub fn for_destinations(actions: &[ListAction], restricted: u32) -> Result<Self, BlockError> {
         if actions.len() > MAX_LISTS {
             return Err(BlockError::Lists(actions.len()));
         }
         let tables = ListTables::new()?;
+        let destinations = (restricted != 0).then(ListTables::new).transpose()?;
+        let destinations = destinations.map(|tables| (tables, !restricted));
         let maps = Arc::new(FilterMaps::new(actions)?);
-        let filter = filter_of(&tables, &maps);
-        Ok(Self { tables, maps, filter })
+        let filter = filter_of(&tables, destinations.as_ref(), &maps);
+        Ok(Self { tables, destinations, maps, filter })
     }
 
     /// Replaces the prefixes of list number `list`, from the next commit on. Returns whether that is a change.
@@ -89,6 +108,26 @@ impl Blocker {
     pub fn replace(&mut self, list: usize, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) -> bool {
         assert!(list < self.maps.lists(), "list {list} of {}", self.maps.lists());
         self.tables.replace(list, v4, v6)
+    }
+
+    /// Replaces the destinations of a restricted list, from the next commit on. Returns whether that is a change.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such list, or it is not restricted.
+    pub fn replace_destinations(
+        &mut self,
+        list: usize,
+        v4: &[Prefix<u32>],
+        v6: &[Prefix<u128>],
+    ) -> bool {
+        let is_restricted = |everywhere: u32| everywhere & 1 << list == 0;
+        match &mut self.destinations {
+            Some((tables, everywhere)) if is_restricted(*everywhere) => {
+                tables.replace(list, v4, v6)
+            }
+            _ => panic!("list {list} is for all destinations"),
+        }
     }
 
     /// Puts an IPv4 prefix into a list or takes it out, from the next commit on. Returns whether that is a
@@ -121,11 +160,16 @@ impl Blocker {
     /// another attempt.
     pub fn commit(&mut self) -> Result<Publication, BlockError> {
         self.tables.commit()?;
-        let (v4, v6) = self.tables.arrays();
-        if Arc::ptr_eq(v4, &self.filter.v4) && Arc::ptr_eq(v6, &self.filter.v6) {
+        let mut is_present = self.filter.sources.are_of(&self.tables);
+        if let Some((tables, _)) = &mut self.destinations {
+            tables.commit()?;
+            let present = self.filter.destinations.as_ref();
+            is_present &= present.is_some_and(|(present, _)| present.are_of(tables));
+        }
+        if is_present {
             return Ok(Publication::InPlace);
         }
-        self.filter = filter_of(&self.tables, &self.maps);
+        self.filter = filter_of(&self.tables, self.destinations.as_ref(), &self.maps);
         Ok(Publication::Replaced)
     }
 
@@ -185,15 +229,36 @@ impl Blocker {
         self.tables.lists_of(addr)
     }
 
-    /// Returns the bytes that the program may read of both tables.
+    /// Returns the list that decides about a packet, as of the last commit: the decision of the filter, in this process.
+    pub fn decision<A: Addr>(&self, source: A, destination: A) -> Option<usize> {
+        let lists = self.tables.lists_of(source);
+        let lists = match &self.destinations {
+            Some((tables, everywhere)) if lists != 0 => {
+                lists & (tables.lists_of(destination) | everywhere)
+            }
+            _ => lists,
+        };
+        (lists != 0).then(|| lists.trailing_zeros() as usize)
+    }
+
+    /// Returns the bytes that the filter may read of all tables.
     pub fn bytes(&self) -> usize {
-        self.tables.bytes()
+        self.tables.bytes() + self.destinations.as_ref().map_or(0, |(tables, _)| tables.bytes())
     }
 }
 
-fn filter_of(tables: &ListTables, maps: &Arc<FilterMaps>) -> Arc<Filter> {
-    let (v4, v6) = tables.arrays();
-    Arc::new(Filter { maps: Arc::clone(maps), v4: Arc::clone(v4), v6: Arc::clone(v6) })
+fn filter_of(
+    tables: &ListTables,
+    destinations: Option<&(ListTables, u32)>,
+    maps: &Arc<FilterMaps>,
+) -> Arc<Filter> {
+    let tables_of =
+        |(tables, everywhere): &(ListTables, u32)| (FilterTables::new(tables), *everywhere);
+    Arc::new(Filter {
+        maps: Arc::clone(maps),
+        sources: FilterTables::new(tables),
+        destinations: destinations.map(tables_of),
+    })
 }
 
 impl fmt::Debug for Blocker {

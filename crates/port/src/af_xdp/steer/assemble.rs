@@ -275,7 +275,7 @@ pub(super) fn assemble<'m>(
         .mov(R0, R8)
         .exit();
     let filter = filter.map(|(filter, entry, exits)| {
-        let lookups = [asm.label(), asm.label()];
+        let lookups = std::array::from_fn(|_| asm.label());
         filter.append(&mut asm, entry, exits, lookups);
         (filter, lookups)
     });

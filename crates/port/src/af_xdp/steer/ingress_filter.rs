@@ -19,6 +19,9 @@ use super::super::bpf::asm::{Assembler, Cond, Label, Op, Reg, Size, context};
 use super::flow_key;
 use Reg::{R1, R2, R9};
 
+/// The number of a filter's subroutines: lookups of sources and of destinations, of IPv4 and of IPv6.
+pub const FILTER_LOOKUPS: usize = 4;
+
 /// Where the code of a filter continues.
 #[derive(Clone, Copy, Debug)]
 pub struct FilterExits {
@@ -30,7 +33,8 @@ pub struct FilterExits {
 
 /// The code that decides about frames, and the maps that it uses.
 pub trait IngressFilter: fmt::Debug + Send + Sync {
-    /// Appends the code; `entry` is its label to bind, `lookups` are those of its subroutines.
+    /// Appends the code; `entry` is its label to bind, `lookups` are those of its subroutines, of which it
+    /// may use some.
     ///
     /// At the entry r9 is the context. The code may overwrite any register but r9 and r10, and does not change the
     /// frame.
@@ -39,12 +43,12 @@ pub trait IngressFilter: fmt::Debug + Send + Sync {
         asm: &mut Assembler<'m>,
         entry: Label,
         exits: FilterExits,
-        lookups: [Label; 2],
+        lookups: [Label; FILTER_LOOKUPS],
     );
 
     /// Appends the subroutines; `lookups` are their labels to bind. No jump may cross the begin of a subroutine, so
     /// that they come behind all other code.
-    fn append_lookups<'m>(&'m self, asm: &mut Assembler<'m>, lookups: [Label; 2]);
+    fn append_lookups<'m>(&'m self, asm: &mut Assembler<'m>, lookups: [Label; FILTER_LOOKUPS]);
 }
 
 /// Emits code that continues at `entry` unless the switch `off` is on; counts the bytes of a dropped frame and

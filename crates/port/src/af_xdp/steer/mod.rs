@@ -63,7 +63,7 @@ pub use blocked::{BlockedSources, SourceExits};
 pub use driver_path::{DriverPath, PathExits};
 pub use extensions::Extensions;
 pub use heartbeat::STALL;
-pub use ingress_filter::{FilterExits, IngressFilter};
+pub use ingress_filter::{FILTER_LOOKUPS, FilterExits, IngressFilter};
 pub use outcome::{SteeringCounters, SteeringOutcome};
 pub use prefix_set::SourcePrefix;
 pub use vlan_tags::VlanTags;
