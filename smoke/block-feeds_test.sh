@@ -2,7 +2,7 @@
 # The lists of `fingerpost block` that come from outside: a URL, BIRD by a routing table, and orders to ban.
 #
 # A web server whose list changes, is unchanged, shrinks, and is away, also at the start; HTTPS with a certificate that
-# is trusted, and one that is not; blackhole routes of a BGP peer (RFC 7999); bans that begin at once, end by
+# is trusted, and one that is not; blackhole routes of a BGP peer (RFC 7999); flow specifications; bans that begin at once, end by
 # themselves, outlive the process, and are refused; `show blocked` counts to the packet.
 . "$(dirname "$0")/lib/block_topology.sh"
 
@@ -123,6 +123,46 @@ logs table "table 100: the list is held: 10.1.0.0/16 contains 10.1.0.1"
 answered 10.1.0.2 || fail "the host is cut off by a route"
 stop table
 
+# Flow specifications of GoBGP: those that discard by the source alone.
+cat >"$work/gobgp.toml" <<GOBGP
+[global.config]
+  as = 65001
+  router-id = "10.0.0.9"
+  port = -1
+[[neighbors]]
+  [neighbors.config]
+    neighbor-address = "127.0.0.1"
+    peer-as = 65001
+  [neighbors.timers.config]
+    connect-retry = 1
+    idle-hold-time-after-reset = 1
+  [neighbors.transport.config]
+    remote-port = 1179
+  [[neighbors.afi-safis]]
+    [neighbors.afi-safis.config]
+      afi-safi-name = "ipv4-flowspec"
+  [[neighbors.afi-safis]]
+    [neighbors.afi-safis.config]
+      afi-safi-name = "ipv6-flowspec"
+GOBGP
+launch server gobgpd -f "$work/gobgp.toml" >"$work/gobgp.log" 2>&1
+gobgpd=$launched
+gobgp() { within server gobgp "$@"; }
+wait_for 20 gobgp global || fail "GoBGP does not start: $(cat "$work/gobgp.log")"
+gobgp global rib -a ipv4-flowspec add match source 198.51.100.0/24 then discard
+gobgp global rib -a ipv4-flowspec add match source 192.0.2.77/32 protocol icmp then discard
+gobgp global rib -a ipv6-flowspec add match source 2001:db8:9::/48 then discard
+start flowspec --flowspec 65001@127.0.0.1:1179
+wait_for 60 loses 198.51.100.7 || fail "a flow specification has no effect: $(cat "$work/flowspec.log" "$work/gobgp.log")"
+wait_for 15 loses 2001:db8:9::5 || fail "a flow specification of IPv6 has no effect: $(cat "$work/flowspec.log")"
+answered 192.0.2.77 || fail "a flow specification for a protocol drops all packets of its source"
+logs flowspec "the list has not the 1 rules that match more than a source"
+gobgp global rib -a ipv4-flowspec del match source 198.51.100.0/24 then discard
+wait_for 15 answered 198.51.100.7 || fail "a flow specification that is withdrawn has an effect"
+kill "$gobgpd"
+wait_for 15 answered 2001:db8:9::5 || fail "flow specifications stay after the session"
+stop flowspec
+
 # Bans.
 start bans --bans "$work/state/bans" --allow "$work/allow"
 ask ban 192.0.2.77 | has_line "192.0.2.77/32 is banned" || fail "ban prints nothing of use"
@@ -164,4 +204,5 @@ grep -q "^203.0.113.0/24 expires=" "$work/state/bans" && ! grep -q 192.0.2.77 "$
     fail "other bans are saved: $(cat "$work/state/bans")"
 
 refuse 2 "required" within server "$program" block s0 --bans "$work/state/bans"
+refuse 2 "an AS and an address are needed" within server "$program" block s0 --flowspec 127.0.0.1
 refuse 1 "the list http://: " within server "$program" block s0 --block http://

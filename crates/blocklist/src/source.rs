@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fetch::{Url, UrlError};
+use flowspec::FlowspecOptions;
 
 use crate::ListError;
 use crate::feed::FeedThread;
 use crate::feed::crowdsec::{CrowdsecFeed, read_key};
+use crate::feed::flowspec::FlowspecFeed;
 use crate::feed::http::HttpFeed;
 use crate::feed::routes::RoutesFeed;
 
@@ -35,6 +37,8 @@ pub enum Source {
     },
     /// The prefixes of the routes in one of the kernel's tables.
     Table(u32),
+    /// The sources that BGP flow specifications discard.
+    Flowspec(FlowspecOptions),
 }
 
 impl Source {
@@ -87,7 +91,7 @@ impl Source {
 
     /// Returns whether the source states each prefix that leaves the list, so that many may leave it at once.
     pub(crate) fn withdraws(&self) -> bool {
-        matches!(self, Self::Crowdsec { .. } | Self::Table(_))
+        matches!(self, Self::Crowdsec { .. } | Self::Table(_) | Self::Flowspec(_))
     }
 
     /// Starts the thread that keeps `file` up to date, if the list comes from outside.
@@ -110,6 +114,10 @@ impl Source {
             }
             Self::Table(table) => {
                 let feed = RoutesFeed::new(*table).map_err(failed)?;
+                FeedThread::start(&name, feed, file)
+            }
+            Self::Flowspec(options) => {
+                let feed = FlowspecFeed::new(options.clone()).map_err(failed)?;
                 FeedThread::start(&name, feed, file)
             }
         };
@@ -136,6 +144,7 @@ impl fmt::Display for Source {
             Self::Url(url, _) => url.fmt(f),
             Self::Crowdsec { url, .. } => write!(f, "crowdsec {url}"),
             Self::Table(table) => write!(f, "table {table}"),
+            Self::Flowspec(options) => write!(f, "flowspec {}", options.listen),
         }
     }
 }

@@ -103,7 +103,7 @@ enum Command {
     /// Run an attack against a server on this machine, with and without the gate
     Lab(lab::Args),
     /// Drop the packets of listed sources at interfaces, without forwarding
-    Block(block::Args),
+    Block(Box<block::Args>),
     /// Make a running router or `block` drop the packets of a prefix
     Ban(block_lists::BanArgs),
     /// End a ban

@@ -31,6 +31,13 @@ pub const FLOWSPEC_LIST: &str = "flowspec";
 /// Users of Debian's packages of BGP routers, those that exist.
 const ROUTERS: [&str; 2] = ["bird", "frr"];
 
+/// Returns the users of this host whose processes may connect as BGP routers, unless others are named.
+pub fn bgp_users() -> Vec<u32> {
+    let mut users = Peers::default().users;
+    users.extend(ROUTERS.iter().filter_map(|name| user_number(name)));
+    users
+}
+
 /// The flow specifications of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowspecConfig {
@@ -101,7 +108,7 @@ pub(super) fn check(c: &mut Checker<'_>, section: FlowspecSection) -> Option<Flo
             let read = |name| user(c, name, "flowspec.users");
             peers.users = listed.iter().filter_map(read).collect();
         }
-        None => peers.users.extend(ROUTERS.iter().filter_map(|name| user_number(name))),
+        None => peers.users = bgp_users(),
     }
     let read = |peer| remote(c, peer, "flowspec.peers");
     peers.remote = remote_peers.iter().filter_map(read).collect();

@@ -11,6 +11,7 @@
 //! time. The list decides whether a shorter file is held (`list.rs`).
 
 pub mod crowdsec;
+pub mod flowspec;
 pub mod http;
 pub mod routes;
 
