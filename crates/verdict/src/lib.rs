@@ -155,7 +155,7 @@ pub enum Verdict {
     /// Lost after it was sent: refused as malformed
     TxInvalid,
 
-    /// The source is on a block list
+    /// Gate, or a router with `[block]`: the source is on a block list
     Blocked,
     /// Gate: the flow is declined
     Declined,
