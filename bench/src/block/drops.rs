@@ -26,6 +26,8 @@ use port::af_xdp::bpf::{Kind, Link, LiveRun, Map, Mode, Program};
 
 use crate::xdp::{Namespace, trie};
 
+/// The destinations of the list of the contestant `pair`.
+const DESTINATIONS: usize = 1000;
 /// The sources of the packets, drawn from the list.
 const SOURCES: u32 = 1 << 16;
 
@@ -57,6 +59,15 @@ trait Filter {
 struct Loaded {
     blocker: Blocker,
     program: Program,
+}
+
+impl Loaded {
+    fn new(mut blocker: Blocker, list: &[Prefix<u32>]) -> anyhow::Result<Self> {
+        blocker.replace(0, list, &[]);
+        blocker.commit()?;
+        let program = blocker.load()?;
+        Ok(Self { blocker, program })
+    }
 }
 
 impl Filter for Loaded {
@@ -309,14 +320,18 @@ pub(super) fn measure(
     let status = Command::new("ethtool").args(["-K", "v1", "gro", "on"]).status();
     ensure!(status.context("running ethtool")?.success(), "ethtool -K v1 gro on");
     let ifindex = if_nametoindex("v1")?;
-    let mut blocker = Blocker::new(&[ListAction::Drop])?;
-    blocker.replace(0, list, &[]);
-    blocker.commit()?;
-    let program = blocker.load()?;
+    let block = Loaded::new(Blocker::new(&[ListAction::Drop])?, list)?;
+    let mut pair = Blocker::for_destinations(&[ListAction::Drop], 1)?;
+    // The packets are for 0.0.0.0.
+    let random = (1..DESTINATIONS).map(|_| Prefix::truncate(rng.u32(..), rng.u32(16..=32)));
+    let destinations: Vec<Prefix<u32>> = random.chain([Prefix::truncate(0, 24)]).collect();
+    pair.replace_destinations(0, &destinations, &[]);
+    let pair = Loaded::new(pair, list)?;
     let routes: Vec<(Prefix<u32>, Hop)> = list.iter().map(|&prefix| (prefix, Hop(1))).collect();
     let lpm_trie = Plain::new(Some(trie(&routes)?))?;
     let mut droppers: Vec<Box<dyn Dropper>> = vec![
-        Attachable::new("block", ifindex, Loaded { blocker, program }),
+        Attachable::new("block", ifindex, block),
+        Attachable::new("pair", ifindex, pair),
         Attachable::new("lpm_trie", ifindex, lpm_trie),
         Box::new(Nftables::new(list)?),
         Attachable::new("none", ifindex, Plain::new(None)?),
