@@ -203,6 +203,13 @@ stop bans
 grep -q "^203.0.113.0/24 expires=" "$work/state/bans" && ! grep -q 192.0.2.77 "$work/state/bans" ||
     fail "other bans are saved: $(cat "$work/state/bans")"
 
+# A ban that would cut the host off since its addresses have changed.
+printf '%s\n' 10.1.0.0/24 192.0.2.77 >"$work/state/bans"
+start early --bans "$work/state/bans"
+logs early "the ban of 10.1.0.0/24 is not in force: 10.1.0.0/24 contains 10.1.0.1, an address of s0"
+answered 10.1.0.2 && loses 192.0.2.77 || fail "other verdicts by bans of the last time"
+stop early
+
 refuse 2 "required" within server "$program" block s0 --bans "$work/state/bans"
 refuse 2 "an AS and an address are needed" within server "$program" block s0 --flowspec 127.0.0.1
 refuse 1 "the list http://: " within server "$program" block s0 --block http://

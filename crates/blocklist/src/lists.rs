@@ -138,15 +138,8 @@ impl BlockLists {
             let content = match &mut entry.kind {
                 EntryKind::Read(list) => list.read(&mut protected, false)?,
                 EntryKind::Bans(bans) => {
-                    let (v4, v6) = bans.content();
-                    if let Some(reason) = protected.reason(&v4, &v6) {
-                        let advice = "remove the line, or put the address into an allow list";
-                        let file = entry.file.display();
-                        return Err(ListError::new(format!(
-                            "the bans in {file}: {reason}: {advice}"
-                        )));
-                    }
-                    Some((v4, v6))
+                    // A host whose addresses have changed starts all the same.
+                    Some(split(bans.prefixes().filter(|&prefix| is_harmless(prefix, &protected))))
                 }
             };
             let Some(blocker) = &mut blocker else { continue };
@@ -419,6 +412,18 @@ impl Entry {
                 own.or_else(|| self.feed.as_ref().and_then(FeedThread::error))
             }
             EntryKind::Bans(bans) => bans.error().map(str::to_owned),
+        }
+    }
+}
+
+/// Returns whether a ban of the last time does not cut this host off; logs why it does.
+fn is_harmless(prefix: AnyPrefix, protected: &Protected) -> bool {
+    let (v4, v6) = split([prefix]);
+    match protected.reason(&v4, &v6) {
+        None => true,
+        Some(reason) => {
+            log::error!("the ban of {prefix} is not in force: {reason}");
+            false
         }
     }
 }

@@ -7,11 +7,11 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use config::Config;
-use control::Daemon;
 use control::preflight::Finding;
 use control::routes::StaticRoutes;
+use control::{Daemon, block_lists};
 use output::progress;
 
 use crate::service::{self, DaemonArgs, default_path};
@@ -49,6 +49,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Checks the configuration and the routes without touching the system.
 fn check_config(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
     router::preflight::check_static(config)?;
+    if let Some(block) = &config.block {
+        let held = block_lists::check(block)?;
+        if let Some(list) = held.first() {
+            bail!(
+                "block: {} would be held: {}",
+                list.name,
+                list.held.as_deref().unwrap_or_default()
+            );
+        }
+    }
     let (routes, tables) = progress::during("loading the routes", || {
         let routes = StaticRoutes::read(config)?;
         let tables = routes.build(config, 1)?;
