@@ -5,6 +5,7 @@
 # is trusted, and one that is not; blackhole routes of a BGP peer (RFC 7999); flow specifications; bans that begin at once, end by
 # themselves, outlive the process, and are refused; `show blocked` counts to the packet.
 . "$(dirname "$0")/lib/block_topology.sh"
+. "$(dirname "$0")/lib/gobgp.sh"
 
 socket=$work/control.sock
 ask() { within server "$program" "$@" --socket "$socket"; }
@@ -124,36 +125,12 @@ answered 10.1.0.2 || fail "the host is cut off by a route"
 stop table
 
 # Flow specifications of GoBGP: those that discard by the source alone.
-cat >"$work/gobgp.toml" <<GOBGP
-[global.config]
-  as = 65001
-  router-id = "10.0.0.9"
-  port = -1
-[[neighbors]]
-  [neighbors.config]
-    neighbor-address = "127.0.0.1"
-    peer-as = 65001
-  [neighbors.timers.config]
-    connect-retry = 1
-    idle-hold-time-after-reset = 1
-  [neighbors.transport.config]
-    remote-port = 1179
-  [[neighbors.afi-safis]]
-    [neighbors.afi-safis.config]
-      afi-safi-name = "ipv4-flowspec"
-  [[neighbors.afi-safis]]
-    [neighbors.afi-safis.config]
-      afi-safi-name = "ipv6-flowspec"
-GOBGP
-launch server gobgpd -f "$work/gobgp.toml" >"$work/gobgp.log" 2>&1
-gobgpd=$launched
-gobgp() { within server gobgp "$@"; }
-wait_for 20 gobgp global || fail "GoBGP does not start: $(cat "$work/gobgp.log")"
+start_gobgp server
 gobgp global rib -a ipv4-flowspec add match source 198.51.100.0/24 then discard
 gobgp global rib -a ipv4-flowspec add match source 192.0.2.77/32 protocol icmp then discard
 gobgp global rib -a ipv6-flowspec add match source 2001:db8:9::/48 then discard
 start flowspec --flowspec 65001@127.0.0.1:1179
-wait_for 60 loses 198.51.100.7 || fail "a flow specification has no effect: $(cat "$work/flowspec.log" "$work/gobgp.log")"
+wait_for 60 loses 198.51.100.7 || fail "a flow specification has no effect: $(cat "$work/flowspec.log" "$work/gobgpd.log")"
 wait_for 15 loses 2001:db8:9::5 || fail "a flow specification of IPv6 has no effect: $(cat "$work/flowspec.log")"
 answered 192.0.2.77 || fail "a flow specification for a protocol drops all packets of its source"
 logs flowspec "the list has not the 1 rules that match more than a source"

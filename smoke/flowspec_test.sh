@@ -3,6 +3,7 @@
 # rates, what is refused, and the ends of sessions.
 : "${FINGERPOST_PACKETS:=2500}"
 . "$(dirname "$0")/lib/random_packets.sh"
+. "$(dirname "$0")/lib/gobgp.sh"
 export FINGERPOST_FILTERED=1
 
 "$python" "$here/smoke/flowspec_rules.py" write $((seed + 1)) 40 "$work/gobgp.flows" "$work/ruleset"
@@ -31,40 +32,16 @@ shows() { show flowspec | has_line "$1"; }
 logs() { grep -q "$1" "$work/fingerpost.log"; }
 established() { [ "$(show -j flowspec | json 'print(sum(s["established"] for s in d[0]["sessions"]))')" = "$1" ]; }
 
-cat >"$work/gobgp.toml" <<GOBGP
-[global.config]
-  as = 65001
-  router-id = "10.0.0.9"
-  port = -1
-[[neighbors]]
-  [neighbors.config]
-    neighbor-address = "127.0.0.1"
-    peer-as = 65001
-  [neighbors.timers.config]
-    connect-retry = 1
-    idle-hold-time-after-reset = 1
-  [neighbors.transport.config]
-    remote-port = 1179
-  [[neighbors.afi-safis]]
-    [neighbors.afi-safis.config]
-      afi-safi-name = "ipv4-flowspec"
-  [[neighbors.afi-safis]]
-    [neighbors.afi-safis.config]
-      afi-safi-name = "ipv6-flowspec"
-GOBGP
-gobgp() { within router gobgp "$@"; }
 flow() { # FAMILY MATCH... then ACTION...
     local family=$1
     shift
     gobgp global rib -a "$family" add match "$@" || fail "GoBGP refuses: $*"
 }
-start_gobgp() {
-    launch router gobgpd -f "$work/gobgp.toml" -l warn >"$work/gobgpd.log" 2>&1
-    gobgpd=$launched
-    wait_for 10 gobgp global || fail "GoBGP does not start: $(cat "$work/gobgpd.log")"
+connect_gobgp() {
+    start_gobgp router
     wait_for 30 established 1 || fail "no session: $(show flowspec) $(cat "$work/gobgpd.log")"
 }
-start_gobgp
+connect_gobgp
 count=0
 while IFS=$'\t' read -ra line; do
     flow "${line[@]}" then discard
