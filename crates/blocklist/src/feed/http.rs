@@ -80,29 +80,8 @@ fn read(file: &Path) -> Validators {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, Write};
-    use std::net::TcpListener;
-    use std::thread::{JoinHandle, spawn};
-
     use super::*;
-
-    /// Answers each request with one of the responses; returns the port and, in the end, the requests.
-    fn serve(responses: Vec<&'static str>) -> (u16, JoinHandle<Vec<String>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let server = spawn(move || {
-            let answer = |response: &str| {
-                let (mut client, _) = listener.accept().unwrap();
-                let lines = BufReader::new(client.try_clone().unwrap()).lines();
-                let request = lines.map(Result::unwrap).take_while(|line| !line.is_empty());
-                let request = request.collect::<Vec<_>>().join("\n").to_lowercase();
-                client.write_all(response.as_bytes()).unwrap();
-                request
-            };
-            responses.into_iter().map(answer).collect()
-        });
-        (port, server)
-    }
+    use crate::feed::scripted_server::serve;
 
     #[test]
     fn unchanged_list_is_not_transferred_again_after_a_restart() {

@@ -14,6 +14,8 @@ pub mod crowdsec;
 pub mod flowspec;
 pub mod http;
 pub mod routes;
+#[cfg(test)]
+mod scripted_server;
 
 use std::fs;
 use std::io;

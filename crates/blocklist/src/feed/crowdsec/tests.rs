@@ -1,34 +1,21 @@
 //! The feed against a server with given responses.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-use std::thread::{JoinHandle, spawn};
+use std::thread::JoinHandle;
 
 use jiff::SignedDuration;
 
 use super::*;
+use crate::feed::scripted_server;
 
 const EMPTY: &str = r#"{"deleted":null,"new":null}"#;
 
 /// Responds to each request with a status and a body; returns the port and, in the end, the heads
 /// of the requests.
 fn serve(responses: Vec<(u16, String)>) -> (u16, JoinHandle<Vec<String>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let server = spawn(move || {
-        let respond = |(status, body): (u16, String)| {
-            let (mut client, _) = listener.accept().unwrap();
-            let lines = BufReader::new(client.try_clone().unwrap()).lines();
-            let head: Vec<_> =
-                lines.map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
-            let length = body.len();
-            write!(client, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n{body}")
-                .unwrap();
-            head.join("\n")
-        };
-        responses.into_iter().map(respond).collect()
-    });
-    (port, server)
+    let response = |(status, body): (u16, String)| {
+        format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    scripted_server::serve(responses.into_iter().map(response).collect())
 }
 
 fn feed_of(port: u16) -> CrowdsecFeed {
