@@ -111,6 +111,7 @@ impl Blocker {
     }
 
     /// Replaces the destinations of a restricted list, from the next commit on. Returns whether that is a change.
+    /// If one commit changes sources and destinations, a packet may meet the new sources with the former destinations.
     ///
     /// # Panics
     ///
