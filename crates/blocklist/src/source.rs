@@ -14,8 +14,9 @@ use crate::feed::flowspec::FlowspecFeed;
 use crate::feed::http::HttpFeed;
 use crate::feed::routes::RoutesFeed;
 
-/// The longest name of a file (`NAME_MAX`), less the letters around that of a new one.
-const MAX_NAME: usize = 255 - 5;
+/// The longest name of a file (`NAME_MAX`), less the letters around it in that of its validators, and around that one
+/// while it is written.
+const MAX_NAME: usize = 255 - 10;
 
 /// The place where a list's prefixes come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
