@@ -162,7 +162,7 @@ impl Feed for CrowdsecFeed {
 fn describe(cause: &FetchCause) -> String {
     match cause {
         FetchCause::Status { code: 401 | 403, .. } => format!(
-            "{cause}, which comes from the file of --crowdsec-key: \
+            "{cause}, which comes from the file of --crowdsec-key, or of `crowdsec_key` in [block]: \
              `cscli bouncers add NAME -o raw` creates one"
         ),
         FetchCause::Status { code: 404, .. } => {
