@@ -443,8 +443,8 @@ pub struct Interface {
     #[serde(default)]
     pub transmitted_bytes: u64,
     /// Packets lost, by reason: `rx_ring_full`, `fill_empty`, `rx_dropped` and `undelivered` on
-    /// receipt, `tx_invalid` (malformed) and `tx_dropped` (by the device, the kernel's own packets
-    /// included) on transmission.
+    /// receipt, `tx_invalid` (malformed), `tx_refused` (received here and forwarded in the driver, and
+    /// refused by the egress device) and `tx_dropped` (by the device, the kernel's own packets included) on transmission.
     #[serde(default)]
     pub lost: BTreeMap<String, u64>,
     /// Events of the rings that lose no packet by themselves: `fill_ring_empty`, `fill_invalid`,

@@ -15,9 +15,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use feed::netlink::DeviceFeatures;
-use port::af_xdp::Interface;
+use feed::netlink::{DeviceFeatures, XdpFeatures};
+use port::af_xdp::bpf::Mode;
 use port::af_xdp::steer::DriverPath;
+use port::af_xdp::{Interface, RefusedFrames};
 
 use super::plane::{DriverPort, Plane};
 
@@ -28,6 +29,8 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct DriverSync {
     features: DeviceFeatures,
+    /// The counter of frames that devices refuse, unless the kernel has none.
+    refused: Option<Arc<RefusedFrames>>,
     /// The present path and families of each port's program; `None`: not known.
     applied: Vec<Option<DriverPort>>,
     /// The features were read.
@@ -36,7 +39,8 @@ pub(crate) struct DriverSync {
 }
 
 impl DriverSync {
-    /// Opens the sockets for the features in the network namespace of the calling thread.
+    /// Opens the sockets for the features in the network namespace of the calling thread, and begins to count frames
+    /// that devices refuse.
     ///
     /// # Errors
     ///
@@ -44,7 +48,16 @@ impl DriverSync {
     pub(crate) fn open() -> Result<Self, String> {
         let features = DeviceFeatures::open();
         let features = features.map_err(|error| format!("forwarding in the driver: {error}"))?;
-        Ok(Self { features, applied: Vec::new(), is_read: false, retry_at: None })
+        let refused = match RefusedFrames::new() {
+            Ok(refused) => Some(Arc::new(refused)),
+            Err(error) => {
+                log::warn!(
+                    "forwarding in the driver: frames that an egress device refuses count as sent: {error}"
+                );
+                None
+            }
+        };
+        Ok(Self { features, refused, applied: Vec::new(), is_read: false, retry_at: None })
     }
 
     /// Reads which devices send redirected packets, if that or a port may have changed.
@@ -64,7 +77,7 @@ impl DriverSync {
         let senders = plane
             .ports()
             .iter()
-            .map(|port| self.features.sends_redirected(port.interface).unwrap_or(false));
+            .map(|port| self.features.of(port.interface).is_ok_and(XdpFeatures::sends_redirected));
         let senders = senders.collect();
         plane.set_redirect_targets(senders);
         self.is_read = true;
@@ -96,11 +109,24 @@ impl DriverSync {
         let wanted = plane.driver_ports();
         self.applied.resize(interfaces.len(), None);
         for ((interface, wanted), applied) in interfaces.iter().zip(wanted).zip(&mut self.applied) {
+            // With `mode = "auto"` the program may be in the stack, which gains nothing by a path.
+            let wanted = match interface.attached() {
+                Mode::Native => wanted,
+                Mode::Generic => DriverPort::default(),
+            };
             if applied.as_ref().is_some_and(|applied| applied.is_like(&wanted)) {
                 continue;
             }
             plane.begin_driver_load();
             let before = applied.take();
+            if let (Some(refused), Some(_)) = (&self.refused, &wanted.path)
+                && let Err(error) = interface.count_refused(refused)
+            {
+                log::warn!(
+                    "{}: frames that an egress device refuses count as sent: {error}",
+                    interface.name()
+                );
+            }
             match set(interface, before.as_ref(), &wanted) {
                 Ok(()) => *applied = Some(wanted),
                 Err(reason) => {

@@ -367,6 +367,7 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
                 ("rx_dropped", stats.rx_dropped),
                 ("undelivered", stats.undelivered),
                 ("tx_invalid", stats.tx_invalid),
+                ("tx_refused", stats.tx_refused),
                 ("tx_dropped", stats.tx_lost),
             ]),
             rings: names(&[

@@ -124,7 +124,7 @@ impl View {
 fn steered(interface: &Interface) -> Snapshot {
     let mut stats = Snapshot::default();
     let counts = interface.counts().unwrap_or_default();
-    let undelivered = interface.stats().map_or(0, |stats| stats.undelivered);
+    let port::PortStats { undelivered, tx_refused, .. } = interface.stats().unwrap_or_default();
     stats.received += undelivered;
     stats.verdicts[Verdict::Undelivered] += undelivered;
     let forwarded_bytes = interface.forwarded_bytes().unwrap_or(0);
@@ -141,5 +141,9 @@ fn steered(interface: &Interface) -> Snapshot {
         stats.received_bytes += bytes.unwrap_or(0);
         stats.verdicts[verdict] += counts[steered];
     }
+    // Frames may have been forwarded and refused since the counts were read.
+    let tx_refused = tx_refused.min(counts[SteeringOutcome::Forwarded]);
+    stats.verdicts[Verdict::Sent] -= tx_refused;
+    stats.verdicts[Verdict::TxRefused] += tx_refused;
     stats
 }

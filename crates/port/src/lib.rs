@@ -173,6 +173,9 @@ pub struct PortStats {
     pub tx_invalid: u64,
     /// Frames taken for sending and lost because the other end had no room.
     pub tx_lost: u64,
+    /// Frames that the steering program redirected to another device and that the kernel or that device
+    /// refused. It is a property of the interface that received them ([`af_xdp::Interface::stats`]); ports report none.
+    pub tx_refused: u64,
     /// Received packets that the steering program took but that reached no socket, because the
     /// kernel could not redirect them. It is a property of the interface
     /// ([`af_xdp::Interface::stats`]); ports report none.
@@ -207,6 +210,7 @@ impl AddAssign for PortStats {
             rx_dropped,
             tx_invalid,
             tx_lost,
+            tx_refused,
             undelivered,
             fill_ring_empty,
             fill_invalid,
@@ -224,6 +228,7 @@ impl AddAssign for PortStats {
             (&mut self.rx_dropped, rx_dropped),
             (&mut self.tx_invalid, tx_invalid),
             (&mut self.tx_lost, tx_lost),
+            (&mut self.tx_refused, tx_refused),
             (&mut self.undelivered, undelivered),
             (&mut self.fill_ring_empty, fill_ring_empty),
             (&mut self.fill_invalid, fill_invalid),

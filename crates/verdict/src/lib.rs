@@ -154,6 +154,8 @@ pub enum Verdict {
     Undelivered,
     /// Lost after it was sent: refused as malformed
     TxInvalid,
+    /// Lost after the driver forwarded it: the kernel or the egress device refused it
+    TxRefused,
 
     /// Gate, or a router with `[block]`: the source is on a block list
     Blocked,
@@ -298,7 +300,8 @@ impl Verdict {
             | Self::FillEmpty
             | Self::RxDropped
             | Self::Undelivered
-            | Self::TxInvalid => Origin::Port,
+            | Self::TxInvalid
+            | Self::TxRefused => Origin::Port,
             Self::Blocked
             | Self::Declined
             | Self::OverRate

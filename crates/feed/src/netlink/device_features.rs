@@ -34,8 +34,33 @@ const GROUP: &CStr = c"mgmt";
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+/// `NETDEV_XDP_ACT_REDIRECT`: programs on the device may redirect.
+const REDIRECT: u64 = 1 << 1;
 /// `NETDEV_XDP_ACT_NDO_XMIT`: the device sends redirected packets.
 const NDO_XMIT: u64 = 1 << 2;
+/// `NETDEV_XDP_ACT_XSK_ZEROCOPY`: sockets of AF_XDP may be zero-copy.
+const XSK_ZEROCOPY: u64 = 1 << 3;
+
+/// The XDP features of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpFeatures(u64);
+
+impl XdpFeatures {
+    /// Returns whether programs on the device, in its driver, may redirect packets.
+    pub fn redirects(self) -> bool {
+        self.0 & REDIRECT != 0
+    }
+
+    /// Returns whether the device sends packets that programs redirect to it.
+    pub fn sends_redirected(self) -> bool {
+        self.0 & NDO_XMIT != 0
+    }
+
+    /// Returns whether sockets of AF_XDP may be zero-copy.
+    pub fn has_zero_copy(self) -> bool {
+        self.0 & XSK_ZEROCOPY != 0
+    }
+}
 
 /// A connection for queries of features.
 #[derive(Debug)]
@@ -79,12 +104,12 @@ impl DeviceFeatures {
         Ok(features)
     }
 
-    /// Returns whether the device with this index sends packets that programs redirect to it.
+    /// Returns the features of the device with this index.
     ///
     /// # Errors
     ///
     /// [`Error`]: `ENODEV` if there is none.
-    pub fn sends_redirected(&mut self, index: u32) -> Result<bool, Error> {
+    pub fn of(&mut self, index: u32) -> Result<XdpFeatures, Error> {
         let attribute = encode_attribute(NETDEV_A_DEV_IFINDEX, &index.to_ne_bytes());
         let (what, family) = ("the features of a device", self.family);
         self.get(what, family, NETDEV_CMD_DEV_GET, &attribute, |mut all| {
@@ -92,7 +117,7 @@ impl DeviceFeatures {
                 let attribute = attribute.ok()?;
                 (attribute.kind == NETDEV_A_DEV_XDP_FEATURES).then_some(attribute.value)
             })?;
-            Some(u64::from_ne_bytes(found.try_into().ok()?) & NDO_XMIT != 0)
+            Some(XdpFeatures(u64::from_ne_bytes(found.try_into().ok()?)))
         })
     }
 
@@ -181,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_sends_nothing_redirected_and_unknown_device_is_an_error() {
+    fn loopback_has_no_features_and_unknown_device_is_an_error() {
         // Without privileges; before Linux 6.3 there is no family.
         let mut features = match DeviceFeatures::open() {
             Ok(features) => features,
@@ -190,8 +215,8 @@ mod tests {
                 return;
             }
         };
-        assert!(!features.sends_redirected(1).unwrap());
-        let error = features.sends_redirected(u32::MAX >> 1).unwrap_err();
+        assert_eq!(features.of(1).unwrap(), XdpFeatures::default());
+        let error = features.of(u32::MAX >> 1).unwrap_err();
         assert!(matches!(error, Error::Refused { source: Errno::ENODEV, .. }), "{error}");
         assert!(features.changes.is_some());
         assert!(!features.has_changed().unwrap());

@@ -44,7 +44,7 @@ mod uapi;
 pub use crate::prefix::AnyPrefix;
 pub use address::AddressView;
 pub use attribute::{Attribute, Attributes};
-pub use device_features::DeviceFeatures;
+pub use device_features::{DeviceFeatures, XdpFeatures};
 pub use error::{Damage, Error};
 pub use follower::{
     AddressChange, Follower, InterfaceSettings, NullFollower, RouteInfo, RpFilter, Target, Via,

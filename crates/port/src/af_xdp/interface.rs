@@ -41,6 +41,9 @@ use super::steer::{
 use crate::PortStats;
 
 mod extension;
+mod refused;
+
+use refused::Refused;
 
 /// The receive modes that may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +85,7 @@ struct Inner {
     sockets: Mutex<Sockets>,
     /// The counter of the host's packets, once it is wanted.
     host_egress: Mutex<Weak<HostEgress>>,
+    refused: Refused,
 }
 
 /// The age of a count of redirected packets after which all of them have arrived or are lost.
@@ -253,6 +257,7 @@ impl Interface {
             steering,
             sockets,
             host_egress: Mutex::default(),
+            refused: Refused::default(),
         })))
     }
 
@@ -343,6 +348,7 @@ impl Interface {
         drop(sockets);
         let tag_removal = TagRemoval::turn_off(&name);
         self.move_host_egress(Some(index));
+        self.0.refused.add_device(index);
         let (link, fallback) = attach(&self.0.steering, index, self.0.choice);
         let link = link.map_err(|error| attach_error(error, &name, mtu))?;
         (now.mode, now.tag_removal) = (link.mode(), tag_removal);
@@ -662,6 +668,7 @@ impl Interface {
             passed: counts.passed(),
             undelivered: sockets.undelivered,
             tx_lost: sockets.lost,
+            tx_refused: self.0.refused.count(),
             ..sum
         })
     }

@@ -184,6 +184,8 @@ pub enum Helper {
     AdjustTail = 65,
     /// Looks up the kernel's routing table.
     FibLookup = 69,
+    /// Reads r2 bytes of the kernel's memory at r3 to `*r1`, or zeros if there are none (`CAP_PERFMON`).
+    ProbeReadKernel = 113,
     /// Nanoseconds since the machine started, as of the last tick (Linux 5.11).
     KtimeCoarseNs = 160,
     /// The length of the frame of context r1, with all its buffers (Linux 5.18).

@@ -18,6 +18,8 @@
 //!   traffic generator.
 //! - [`mapped_array`]: numbers of a map that this process accesses without system calls.
 //! - [`link`]: a program attached to an interface, for as long as the value lives.
+//! - [`tracepoint`]: a program that runs at a point of the kernel's code; [`btf`]: the layouts of the structs that it
+//!   reads there.
 //!
 //! Everything is a file descriptor owned by one value: when the value is dropped, or the process
 //! ends in any way, the kernel removes the map, the program and the attachment. Nothing is pinned
@@ -28,14 +30,18 @@
 //! the network's.
 
 pub mod asm;
+pub mod btf;
 pub mod link;
 pub mod map;
 pub mod mapped_array;
 pub mod program;
 mod sys;
+pub mod tracepoint;
 
 pub use asm::{Assembler, Code};
+pub use btf::Btf;
 pub use link::{AttachError, EgressLink, Link, Mode};
 pub use map::{Kind, Map};
 pub use mapped_array::MappedArray;
 pub use program::{LiveRun, LoadError, Program, TestRun};
+pub use tracepoint::RawTracepoint;

@@ -24,9 +24,10 @@ use std::time::Duration;
 use super::Code;
 use super::sys::{self, Command};
 
-/// `BPF_PROG_TYPE_XDP` and `BPF_PROG_TYPE_SCHED_CLS`.
+/// `BPF_PROG_TYPE_XDP`, `BPF_PROG_TYPE_SCHED_CLS` and `BPF_PROG_TYPE_RAW_TRACEPOINT`.
 const XDP: u32 = 6;
 const CLASSIFIER: u32 = 3;
+const RAW_TRACEPOINT: u32 = 17;
 /// `BPF_XDP` and `BPF_TCX_EGRESS`: the attachment types.
 pub(super) const ATTACH_XDP: u32 = 37;
 pub(super) const ATTACH_EGRESS: u32 = 47;
@@ -78,6 +79,16 @@ impl Program {
     /// As [`load`](Self::load); the cause is `EINVAL` before Linux 6.6.
     pub fn load_egress(name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
         Self::load_as((CLASSIFIER, ATTACH_EGRESS), name, code, 0)
+    }
+
+    /// The same for code that runs at a tracepoint, with the tracepoint's arguments as its context, 8 bytes each, and is
+    /// attached by a [`RawTracepoint`](super::RawTracepoint).
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn load_tracepoint(name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
+        Self::load_as((RAW_TRACEPOINT, 0), name, code, 0)
     }
 
     fn load_with(name: &str, code: &Code<'_>, flags: u32) -> Result<Self, LoadError> {

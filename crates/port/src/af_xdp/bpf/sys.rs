@@ -20,6 +20,7 @@ pub(super) enum Command {
     MapDelete = 3,
     ProgramLoad = 5,
     ProgramTestRun = 10,
+    RawTracepointOpen = 17,
     MapUpdateBatch = 26,
     LinkCreate = 28,
     LinkUpdate = 29,
@@ -97,6 +98,14 @@ pub(super) struct ProgramTestRun {
     pub(super) flags: u32,
     pub(super) cpu: u32,
     pub(super) batch_size: u32,
+    pub(super) pad: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct RawTracepointOpen {
+    pub(super) name: u64,
+    pub(super) program_fd: u32,
     pub(super) pad: u32,
 }
 
