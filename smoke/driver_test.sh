@@ -80,6 +80,8 @@ within a ethtool -K a0 gro off
 wait "$pinging" || fail "$(cat "$work/pings")"
 lost=$(awk '/packets transmitted/ { print $1 - $4 }' "$work/pings")
 [ "$lost" -le 10 ] || fail "the driver sends to a device that drops: $lost of 200 packets"
+refused=$(show -j counters | json 'print(d[0]["dropped"].get("tx_refused", 0))')
+[ "$refused" -eq "$lost" ] || fail "$lost packets were lost, and $refused count as refused: $(show counters)"
 before=$(forwarded_in_driver)
 within source ping -q -c 20 -i 0.01 -W 1 203.0.113.1 >/dev/null || fail "203.0.113.1 does not answer"
 # Answers still leave by r0.
@@ -102,9 +104,28 @@ before=$(forwarded_in_driver)
 within source ping -q -c 20 -i 0.01 -W 1 203.0.113.1 >/dev/null || fail "203.0.113.1 does not answer"
 [ "$(forwarded_in_driver)" -ge $((before + 38)) ] || fail "the driver does not forward: $(show interfaces)"
 echo "another mode, by a reload"
-sed -i 's/, mode = "xdp"//g' "$work/router.toml"
+sed -i 's/mode = "xdp"/mode = "copy"/g' "$work/router.toml"
 reload
 within source ping -q -c 20 -i 0.01 -W 1 203.0.113.1 >/dev/null || fail "203.0.113.1 does not answer"
 show interfaces | has_line 'XDP,' && fail "still forwarded in the driver: $(show interfaces)"
 stop_router
 json 'c = d["counters"] if "counters" in d else d; assert c["received"] == c["sent"] >= 80, c' <"$work/report.json" || fail "packets of the former mode are not counted"
+
+echo "mode auto"
+# `chooses [COMMAND...]`: a start with $work/router.toml, by COMMAND, forwards in the driver.
+chooses() {
+    launch router "$@" "$program" run -c "$work/router.toml" -j >"$work/report.json" 2>"$work/fingerpost.log"
+    router=$launched
+    wait_for 20 grep -q 'following the kernel after' "$work/fingerpost.log" || fail "the router does not start"
+    # The programs are exchanged in the first turns of the control thread.
+    wait_for 1 forwards_in_driver
+}
+sed -i 's/, mode = "copy"//g' "$work/router.toml"
+chooses || fail "no forwarding in the driver: $(show interfaces)"
+stop_router
+chooses setpriv --bounding-set=-perfmon && fail "forwarded in the driver without CAP_PERFMON: $(show interfaces)"
+within source ping -q -c 20 -i 0.01 -W 1 203.0.113.1 >/dev/null || fail "203.0.113.1 does not answer"
+stop_router
+printf '[fib]\nengine = "D18R"\n' >>"$work/router.toml"
+chooses && fail "forwarded in the driver by an engine of the workers: $(show interfaces)"
+stop_router

@@ -68,10 +68,10 @@ sed "s|$work/sock|$work/other|" "$work/router.toml" >"$work/other.toml"
 if within router "$program" run -c "$work/other.toml" 2>"$work/said"; then fail "a second router starts"; fi
 grows received
 
-echo "rights: four for the process, one for workers, none for the auditor and the threads of the socket"
+echo "rights: five for the process, one for workers, none for the auditor and the threads of the socket"
 pid=$(pgrep -f "run -c $work/router.toml" | while read -r it; do [ "$(readlink "/proc/$it/exe")" = "$(readlink -f "$program")" ] && echo "$it"; done | sed -n 1p)
-# CAP_NET_ADMIN 12, CAP_NET_RAW 13, CAP_IPC_LOCK 14, CAP_BPF 39.
-most=$(((1 << 12) | (1 << 13) | (1 << 14) | (1 << 39)))
+# CAP_NET_ADMIN 12, CAP_NET_RAW 13, CAP_IPC_LOCK 14, CAP_PERFMON 38, CAP_BPF 39.
+most=$(((1 << 12) | (1 << 13) | (1 << 14) | (1 << 38) | (1 << 39)))
 for task in "/proc/$pid/task/"*; do
     name=$(cat "$task/comm")
     may=$((0x$(awk '/^CapPrm/ {print $2}' "$task/status")))

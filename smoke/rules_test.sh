@@ -22,7 +22,6 @@ within router ip route add 12.0.0.0/8 via 10.0.1.2
 within router ip route add 11.0.0.0/8 via 10.0.2.2 table 100
 within router ip route add 11.0.0.0/8 via 10.0.1.2 table 101
 within router ip rule add iif r0 lookup 100 priority 100
-configure
 
 received() { within "$1" cat "/sys/class/net/${1}0/statistics/rx_packets"; }
 # `goes ADDRESS NAME`: pings from source arrive there, and the kernel says so too.
@@ -37,13 +36,28 @@ goes() {
 of_r0() { show -j interfaces | json "entry = next(entry for entry in d if entry['name'] == 'r0'); print(entry['table'], entry.get('rules'))"; }
 counter() { show -j counters | json "print(d[0]$1)"; }
 
+# `tables BOOLEAN`: the router has both tables, which share their memory or do not.
+tables() { show -j fib | json "assert {(entry['table'], entry['shared']) for entry in d} == {(100, $1), (254, $1)}, d" || fail "the tables"; }
+mode=copy
+configure
 start_router
+tables True
+goes 11.0.0.1 b
+stop_router
+
+echo "forwarded in the driver, by tables apart"
+mode=
+hosts_take_redirected
+configure
+start_router
+wait_for 5 forwards_in_driver || fail "no forwarding in the driver: $(show interfaces)"
 [ "$(of_r0 | cut -d' ' -f1)" = 100 ] || fail "r0 by $(of_r0)"
-show -j fib | json 'assert all(entry["shared"] for entry in d) and {entry["table"] for entry in d} == {100, 254}, d' || fail "the tables"
+tables False
 goes 11.0.0.1 b
 before=$(counter '["sent"]')
 goes 11.0.0.1 b
 [ $(($(counter '["sent"]') - before)) -ge 38 ] || fail "the kernel forwards, not the router"
+[ "$(forwarded_in_driver)" -ge 38 ] || fail "the workers forward, not the driver: $(show interfaces)"
 
 echo "what the table has no route for is looked up in main, by the kernel"
 before=$(counter '["punted"].get("host_route", 0)')

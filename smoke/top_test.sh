@@ -16,7 +16,7 @@ terminal() { tmux -L fingerpost "$@"; }
 screen() { terminal capture-pane -p -t top; }
 shows() { screen | has_line -- "$1"; }
 # Ended with the rest: the server belongs to no namespace.
-trap 'status=$?; tmux -L fingerpost kill-server 2>/dev/null; (exit "$status"); leave' EXIT
+trap 'status=$?; trap - ERR; set +e; tmux -L fingerpost kill-server 2>/dev/null; (exit "$status"); leave' EXIT
 terminal -f /dev/null new-session -d -s top -x 120 -y 40 bash --norc
 terminal send-keys -t top "PS1='\$? ready> '" Enter
 wait_for 5 shows '^0 ready>' || fail "no terminal: $(screen)"
@@ -39,7 +39,7 @@ show_top
 within source ping -c 40 -i 0.05 -W 2 -q 11.0.0.1 >"$work/ping.log" &
 pinging=$!
 wait_for 10 shows 'in [1-9][0-9]* packets/s' || fail "no packets: $(screen)"
-for words in 'workers' '254 ipv4' 'D12X6R' 'all fit in L' 'kernel: idle for' ' 0 overruns' 'auditor: 0 mismatches' '│r1 *up *AF_XDP'; do
+for words in 'workers' '254 ipv4' 'flat' 'all fit in L' 'kernel: idle for' ' 0 overruns' 'auditor: 0 mismatches' '│r1 *up *XDP, AF_XDP'; do
     wait_for 3 shows "$words" || fail "no \"$words\": $(screen)"
 done
 wait "$pinging" || fail "ping: $(cat "$work/ping.log")"

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.check {
         return check_config(&config, args.daemon.json);
     }
-    let Some(signals) = service::prepare(config.daemon.log, None, config.loads_programs())? else {
+    let Some(signals) = service::prepare(config.daemon.log, None, config.block.is_some())? else {
         return Ok(ExitCode::SUCCESS);
     };
     let mut daemon = progress::during("loading the routes", || router::start_static(config))?;

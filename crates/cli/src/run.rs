@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return check::report(&format!("ports {}", names.join(", ")), &findings, args.daemon.json);
     }
     let awaited = args.wait_for_interfaces.then_some(&names[..]);
-    let Some(signals) = service::prepare(config.daemon.log, awaited, config.loads_programs())?
+    let Some(signals) = service::prepare(config.daemon.log, awaited, config.may_load_programs())?
     else {
         return Ok(ExitCode::SUCCESS);
     };

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::checker::Checker;
 use super::{
     Config, ConfigError, DaemonSections, ImageFile, Interface, NextHop, RouteFile, Target,
-    TimeSpan, Via, access, block, egress_queue, feeds, flowspec, text,
+    TimeSpan, Via, access, block, egress_queue, feeds, flowspec, has_programs, text,
 };
 use datapath::{Adjacency, PuntRates};
 
@@ -73,7 +73,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
     }
     if interfaces.iter().any(|interface| interface.mode == ModeChoice::Xdp) {
         for (key, engine) in [("fib.engine", engine_v4), ("fib.engine_v6", engine_v6)] {
-            if !matches!(engine, Choice::Auto | Choice::Flat | Choice::Rank) {
+            if !has_programs(engine) {
                 let what = "programs in the kernel look up in flat and rank only: name one of them, or no \
                             engine, or no interface with `mode = \"xdp\"`";
                 c.problem_at_line(1, key, what);

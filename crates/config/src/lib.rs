@@ -375,14 +375,29 @@ impl Config {
         }
     }
 
-    /// Returns whether packets of some interface may be forwarded in the driver.
+    /// Returns whether packets of some interface are to be forwarded in the driver.
     pub fn forwards_in_driver(&self) -> bool {
-        self.interfaces.iter().any(|interface| interface.mode == ModeChoice::Xdp)
+        self.has_mode(ModeChoice::Xdp)
     }
 
-    /// Returns whether programs that look up in tables are loaded while the router runs.
-    pub fn loads_programs(&self) -> bool {
-        self.forwards_in_driver() || self.block.is_some()
+    /// Returns whether a router that follows the kernel may choose to forward packets of interfaces with
+    /// `mode = "auto"` in the driver. Programs look up in two engines alone; packets that pass access lists are the
+    /// workers'; and the tables of an image are not in memory that programs read.
+    pub fn may_choose_driver(&self) -> bool {
+        self.has_mode(ModeChoice::Auto)
+            && [self.engine_v4, self.engine_v6].into_iter().all(has_programs)
+            && self.access_lists.is_empty()
+            && self.flowspec.is_none()
+            && self.image.is_none()
+    }
+
+    /// Returns whether programs that look up in tables may be loaded while a router runs that follows the kernel.
+    pub fn may_load_programs(&self) -> bool {
+        self.forwards_in_driver() || self.may_choose_driver() || self.block.is_some()
+    }
+
+    fn has_mode(&self, mode: ModeChoice) -> bool {
+        self.interfaces.iter().any(|interface| interface.mode == mode)
     }
 
     /// Returns whether there are next hops, files of routes or routes.
@@ -402,6 +417,11 @@ impl Config {
         ];
         keys.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
     }
+}
+
+/// Returns whether programs in the kernel look up in tables of this engine; `Auto` becomes one of these.
+fn has_programs(engine: Choice) -> bool {
+    matches!(engine, Choice::Auto | Choice::Flat | Choice::Rank)
 }
 
 impl ConfigError {

@@ -75,6 +75,29 @@ fn mode_xdp_needs_an_engine_of_the_kernel() {
 }
 
 #[test]
+fn mode_auto_may_be_the_driver_unless_the_workers_have_all_packets() {
+    let plain = "[[interface]]\nname = \"a\"\n";
+    let chooses = |text: &str| parse(text).unwrap().may_choose_driver();
+    assert!(chooses(plain));
+    assert!(chooses(&format!("{plain}[fib]\nengine = \"rank\"\n")));
+    assert!(chooses(&format!("{plain}[[interface]]\nname = \"b\"\nmode = \"copy\"\n")));
+    for more in [
+        "mode = \"copy\"",
+        "mode = \"xdp\"",
+        "[fib]\nengine = \"D16X4R\"",
+        "[fib]\nengine_v6 = \"D16X4R\"",
+        "[[access_list]]\nname = \"edge\"\ninbound = [\"a\"]\ndefault = \"permit\"\nrules = [\"deny ipproto udp\"]",
+        "[flowspec]\nas = 65001\nrouter_id = \"192.0.2.1\"\ninbound = [\"a\"]",
+        "[image]\npath = \"/var/lib/fingerpost/tables\"",
+    ] {
+        assert!(!chooses(&format!("{plain}{more}\n")), "{more}");
+    }
+    let copies = parse(&format!("{plain}mode = \"copy\"\n")).unwrap();
+    assert!(!copies.may_load_programs());
+    assert!(parse(plain).unwrap().may_load_programs());
+}
+
+#[test]
 fn a_good_one_is_read_whole() {
     let config = parse(GOOD).unwrap();
     assert_eq!(config.interfaces.len(), 2);

@@ -47,6 +47,7 @@ mod churn;
 mod clients;
 pub mod daemon;
 pub mod devices;
+mod driver_choice;
 mod driver_sync;
 mod egress_queues;
 pub mod exposition;

@@ -62,6 +62,12 @@ pub trait Role: fmt::Debug + Send + Sync {
     fn forwards_stacked(&self) -> bool {
         false
     }
+
+    /// Returns whether packets may be forwarded in the driver, past the hooks of workers, without a configuration
+    /// that names it.
+    fn may_choose_driver(&self) -> bool {
+        false
+    }
 }
 
 /// The role of a daemon that only routes.
@@ -74,6 +80,10 @@ impl Role for PlainRouter {
     }
 
     fn forwards_stacked(&self) -> bool {
+        true
+    }
+
+    fn may_choose_driver(&self) -> bool {
         true
     }
 }

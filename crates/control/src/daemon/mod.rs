@@ -36,13 +36,14 @@ use std::time::Instant;
 use feed::fpm::Fpm;
 use feed::netlink::{Kernel, KernelOptions};
 use port::Host;
-use port::af_xdp::{Interface, ModeChoice};
-use threads::{Task, rights};
+use port::af_xdp::Interface;
+use threads::Task;
 
 use crate::allowed_hosts::AllowedHosts;
 use crate::audit::auditor;
 use crate::block_lists::{BlockListHandle, BlockListThread, BlockState};
 use crate::devices::{DeviceStates, Devices};
+use crate::driver_choice::forward_in_driver;
 use crate::handle::{self, ControlHandle, ControlRequests};
 use crate::http::Http;
 use crate::http_message::RequestHandler;
@@ -489,17 +490,7 @@ fn prepare(
     // Tables that share their memory cannot be saved one by one.
     let together = config.image.is_none();
     let mut plane = Plane::new(ports, config.engine_v4, config.engine_v6, together)?;
-    if config.forwards_in_driver() {
-        let doing = "forward in the driver (`mode = \"xdp\"`)";
-        let missing = rights::missing(true);
-        if !missing.is_empty() {
-            let what = format!("{} missing", missing.join(", "));
-            let source = io::Error::new(io::ErrorKind::PermissionDenied, what);
-            return Err(StartError::System { doing, source });
-        }
-        let wanted = config.interfaces.iter().map(|i| i.mode == ModeChoice::Xdp).collect();
-        plane.forward_in_driver(wanted).map_err(system(doing))?;
-    }
+    forward_in_driver(&mut plane, config, role)?;
     plane.set_sysctls(&Sysctls::read().share(config.daemon.cores.len()));
     plane.set_checks_input(config.interfaces.iter().all(|i| i.follows_kernel));
     plane.set_egress_queues(config.egress_queues.iter().map(|q| q.interface.clone()).collect());
