@@ -6,11 +6,11 @@
 #
 # First `systemd-analyze security` must rate every unit at most 2.7. The test creates eth1 only after the
 # boot: the unit waits for it. The process is not root, has few capabilities and a seccomp filter, forwards
-# by AF_XDP, reloads, and systemd restarts it after a SIGKILL. Then the gate's and the grantor's units
+# and reloads, and systemd restarts it after a SIGKILL. Then the unit of block lists, the gate's and the grantor's
 # start.
 . "$(dirname "$0")/lib/namespaces.sh"
 
-for unit in fingerpost fingerpost-gate fingerpost-grantor; do
+for unit in fingerpost fingerpost-block fingerpost-gate fingerpost-grantor; do
     # --offline rates the file alone: a machine without a service manager has no units to look up.
     rated=$(systemd-analyze security --offline=true --threshold=27 "$here/packaging/$unit.service" | tail -1) ||
         fail "$unit.service: $rated, and at most 2.7 is allowed"
@@ -49,6 +49,9 @@ install -m 644 "$here/packaging/fingerpost.sysusers" "$root/etc/sysusers.d/finge
 install -m 644 "$here/packaging/fingerpost.tmpfiles" "$root/etc/tmpfiles.d/fingerpost.conf"
 mkdir -p "$root/etc/fingerpost"
 echo 'interface = [{ name = "eth0" }, { name = "eth1" }]' >"$root/etc/fingerpost/run.toml"
+echo 10.0.0.2 >"$root/etc/fingerpost/unwanted"
+echo 'BLOCK_OPTIONS="eth0 --block /etc/fingerpost/unwanted --bans /var/lib/fingerpost-block/bans --metrics 127.0.0.1:9275"' \
+    >"$root/etc/fingerpost/block.env"
 cat >"$root/etc/fingerpost/gate.toml" <<CONFIG
 $(gate_sides eth0 eth1 1gbit)
 [flow_table]
@@ -125,10 +128,35 @@ echo "   fingerpost.service: waits for an interface, forwards without root, relo
 # systemd restarts the process after SIGKILL.
 old=$(process fingerpost)
 machine kill -KILL "$old"
-replaced() { is fingerpost active && [ "$(process fingerpost)" != "$old" ]; }
-wait_for 30 replaced || fail "the unit does not come back after SIGKILL"
+# `replaced UNIT`: it has another process than $old. In between systemd reports 0.
+replaced() {
+    local new
+    new=$(process "$1")
+    [ "$new" != 0 ] && [ "$new" != "$old" ] && is "$1" active
+}
+wait_for 30 replaced fingerpost || fail "the unit does not come back after SIGKILL"
 machine systemctl stop fingerpost || fail "the unit does not stop"
 [ -z "$(programs router)" ] || fail "an XDP program is left on: $(programs router)"
+
+# CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN.
+block=000000c000001000
+answers() { within source ping -qc3 -i0.1 -W1 10.0.0.1 >"$work/ping.log"; }
+answers || fail "no answer without block lists: $(cat "$work/ping.log")"
+machine systemctl start --no-block fingerpost-block
+wait_for 30 is fingerpost-block active || { journal fingerpost-block; fail "fingerpost-block does not start"; }
+confined fingerpost-block "$block"
+answers && fail "a listed source is answered"
+socket=/run/fingerpost-block/control.sock
+machine curl -sf http://127.0.0.1:9275/metrics | has_line '^fingerpost_block_list_packets_total.*bans.*} 0$' || fail "no metrics"
+machine fingerpost show -j block-lists --socket "$socket" | json 'assert {l["name"].split("/")[-1]: l["packets"] >= 3 for l in d} == {"unwanted": True, "bans": False}, d'
+old=$(process fingerpost-block)
+machine kill -KILL "$old"
+wait_for 30 replaced fingerpost-block || fail "fingerpost-block does not come back after SIGKILL"
+answers && fail "a listed source is answered after a restart"
+machine systemctl stop fingerpost-block || fail "fingerpost-block does not stop"
+[ -z "$(programs router)" ] || fail "an XDP program is left on: $(programs router)"
+answers || fail "no answer after the end: $(cat "$work/ping.log")"
+echo "   fingerpost-block.service: blocks without root, has metrics, comes back after SIGKILL, stops"
 
 for unit in fingerpost-gate fingerpost-grantor; do
     machine systemctl start --no-block "$unit"

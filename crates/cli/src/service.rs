@@ -143,7 +143,7 @@ impl Signals {
     }
 }
 
-fn notify(state: NotifyState<'_>) {
+pub(crate) fn notify(state: NotifyState<'_>) {
     let _ = sd_notify::notify(&[state]);
 }
 

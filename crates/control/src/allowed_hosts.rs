@@ -25,7 +25,7 @@ use super::http_message::HttpResponse;
 
 /// The host names that the server accepts, beside addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AllowedHosts(Vec<String>);
+pub struct AllowedHosts(Vec<String>);
 
 /// Returns the value of a `Host` without its port.
 fn without_port(host: &str) -> &str {
@@ -38,7 +38,7 @@ fn without_port(host: &str) -> &str {
 
 impl AllowedHosts {
     /// Takes [valid](is_host_name) names.
-    pub(crate) fn new(names: &[String]) -> Self {
+    pub fn new(names: &[String]) -> Self {
         Self(names.iter().map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect())
     }
 

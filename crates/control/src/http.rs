@@ -7,15 +7,15 @@
 //!
 //! hyper implements RFC 9110 and RFC 9112. The server answers only `GET` and `HEAD`, only requests
 //! with an allowed `Host` (`allowed_hosts.rs`), and no request changes any state. A connection may
-//! last [`CONNECTION_LIFETIME`], and a client has [`HEADER_TIMEOUT`] for its headers.
+//! last 120 seconds, and a client has 10 seconds for its headers.
 //! Each client has a limit of connections and of requests a second (`clients.rs`): a further
 //! connection closes the client's oldest, a further request gets 429. When all
-//! [`MAX_CONNECTIONS`] are in use, a new connection closes the oldest of the client with the most.
+//! 64 connections are in use, a new connection closes the oldest of the client with the most.
 //! Slow or silent clients, however many connections they open, therefore close their own and keep
 //! no other client out. Handlers run on a thread of their own, because they call the control
 //! thread, which may be busy; a handler whose client has disconnected is not started.
 //!
-//! Every response restricts the browser ([`SECURITY_HEADERS`]): scripts, styles and data from this
+//! Every response restricts the browser (`SECURITY_HEADERS`): scripts, styles and data from this
 //! server only, no frames, no guessing of media types, no caching.
 //!
 //! There is no encryption and no authentication: the server is meant for the loopback address, a
@@ -66,7 +66,7 @@ const SECURITY_HEADERS: [(&str, &str); 5] = [
 
 /// The running server. Dropping it stops it.
 #[derive(Debug)]
-pub(crate) struct Http {
+pub struct Http {
     // Dropped first: this ends the thread, which is then joined.
     _stop: oneshot::Sender<()>,
     _thread: Task,
@@ -78,7 +78,7 @@ impl Http {
     /// # Errors
     ///
     /// The system's error.
-    pub(crate) fn start(
+    pub fn start(
         listen: SocketAddr,
         hosts: AllowedHosts,
         handler: Arc<dyn RequestHandler>,

@@ -40,7 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod allowed_hosts;
+pub mod allowed_hosts;
 mod audit;
 pub mod block_lists;
 mod churn;
@@ -53,7 +53,7 @@ mod egress_queues;
 pub mod exposition;
 pub mod flow_status;
 pub mod handle;
-mod http;
+pub mod http;
 pub mod http_message;
 pub mod items;
 pub mod kernel_sync;

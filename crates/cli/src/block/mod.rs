@@ -28,7 +28,7 @@ use api::{Item, Message};
 use blocklist::feed::crowdsec;
 use blocklist::feed::http::DEFAULT_INTERVAL as URL_INTERVAL;
 use blocklist::{BlockLists, ListConfig, Source};
-use config::{CONTROL, bgp_users};
+use config::{CONTROL, bgp_users, is_host_name};
 use control::handle::{ControlHandle, channel};
 use control::server::{ReplyWriter, RequestError, Responder, Server};
 use feed::AnyPrefix;
@@ -37,10 +37,13 @@ use fetch::Url;
 use flowspec::{FlowspecOptions, PORT};
 use output::progress;
 use port::af_xdp::bpf::Program;
+use sd_notify::NotifyState;
 
+use crate::service::notify;
 use crate::stop::{SIGINT, SIGTERM, flag_on_sighup, flag_on_signals};
 
 mod attachment;
+mod metrics;
 mod report;
 
 use attachment::{Attachment, ModeChoice};
@@ -95,6 +98,12 @@ pub(crate) struct Args {
     /// Serve `fingerpost show`, `ban` and `unban` at this socket
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = CONTROL)]
     control: Option<PathBuf>,
+    /// Serve the metrics for Prometheus at this address, path /metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Host name by which clients may request the metrics, beside addresses and localhost; may be given several times
+    #[arg(long, value_name = "NAME", requires = "metrics", value_parser = parse_host)]
+    metrics_host: Vec<String>,
     /// Folder for what URLs, CrowdSec and routing tables have sent, which is in force until they send more
     #[arg(long, value_name = "FOLDER", default_value = "/var/cache/fingerpost")]
     cache: PathBuf,
@@ -151,10 +160,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (handle, requests) = channel().context("making the channel of requests")?;
     let server = args.control.as_ref().map(|path| {
         let at = || format!("listening at {}", path.display());
-        Server::start(path, Clients(handle)).with_context(at)
+        Server::start(path, Clients(handle.clone())).with_context(at)
     });
     let _server = server.transpose()?;
+    let page = args.metrics.map(|listen| {
+        let at = || format!("serving metrics at {listen}");
+        metrics::serve(listen, &args.metrics_host, handle).with_context(at)
+    });
+    let _page = page.transpose()?;
     log_start(args, &protection);
+    notify(NotifyState::Ready);
     let mut next =
         args.interval.map(|seconds| Instant::now() + Duration::from_secs(seconds.into()));
     while !stop.load(Ordering::Relaxed) {
@@ -166,7 +181,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             next = Some(at + Duration::from_secs(seconds.into()));
         }
         requests.serve_for(TURN, &mut protection, Protection::follow).context("waiting")?;
+        notify(NotifyState::Watchdog);
     }
+    notify(NotifyState::Stopping);
     protection.report(args.json)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -251,6 +268,14 @@ fn parse_flowspec(text: &str) -> Result<(u32, SocketAddr), String> {
     let (own_as, listen) = text.split_once('@').ok_or_else(form)?;
     let own_as = own_as.parse().ok().filter(|number| *number != 0).ok_or_else(form)?;
     Ok((own_as, listen.parse().map_err(|_| form())?))
+}
+
+/// Reads a host name.
+fn parse_host(text: &str) -> Result<String, String> {
+    match is_host_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("a host name is needed, without a port".to_owned()),
+    }
 }
 
 /// Returns the lists of the command line.

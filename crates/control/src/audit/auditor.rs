@@ -133,10 +133,13 @@ impl AuditLoop {
         let samples = samples.chain(forwarded.flatten().into_iter().flatten());
         let mut destinations: Vec<Destination> =
             self.pending.iter().map(|pending| pending.destination).collect();
-        let sampled: Vec<_> = samples
-            .filter(|sample| is_resolvable(sample.1) && !destinations.contains(sample))
-            .collect();
-        destinations.extend(sampled);
+        // A mismatch is healed once, so each destination is compared once: several workers and the driver may have
+        // the same one.
+        for sample in samples.filter(|sample| is_resolvable(sample.1)) {
+            if !destinations.contains(&sample) {
+                destinations.push(sample);
+            }
+        }
         if destinations.is_empty() {
             return;
         }

@@ -45,6 +45,7 @@ use super::items;
 use super::query::QueryHandle;
 use crate::role::Role;
 use api::{Audit, BlockList, Feed, Fib, Interface, Item};
+pub use block_lists::encode_block_lists;
 use datapath::stats::Snapshot;
 pub use distribution::encode_distribution;
 use flowspec::SpeakerStatus;
@@ -71,8 +72,66 @@ pub fn respond(
     accept: &str,
 ) -> HttpResponse {
     match Scrape::gather(query, start, more) {
-        Ok(scrape) => scrape.encode_response(accept.contains(OPENMETRICS)),
+        Ok(scrape) => encode_response(Box::new(scrape), accept.contains(OPENMETRICS)),
         Err(error) => HttpResponse::text(503, &error),
+    }
+}
+
+/// Answers a scrape of a process that is no daemon, with `metrics`, those of its version and those of the process.
+pub fn respond_with(start: Instant, metrics: Box<dyn MetricSet>, accept: &str) -> HttpResponse {
+    let uptime = start.elapsed().as_secs_f64();
+    encode_response(Box::new(Plain { uptime, metrics }), accept.contains(OPENMETRICS))
+}
+
+/// The metrics of a process that is no daemon.
+#[derive(Debug)]
+struct Plain {
+    uptime: f64,
+    metrics: Box<dyn MetricSet>,
+}
+
+impl Collector for Plain {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut to = Writer(encoder);
+        encode_program(self.uptime, &mut to)?;
+        self.metrics.encode(&mut to)
+    }
+}
+
+/// Writes the metrics of the program itself.
+fn encode_program(uptime: f64, to: &mut Writer<'_>) -> fmt::Result {
+    let version = [([("version", env!("CARGO_PKG_VERSION"))], 1)];
+    let help = "Version of the program, in a label; always 1: more than one version in a fleet \
+                is an upgrade that is not complete";
+    to.gauge(&family("build_info", help), version)?;
+    let up = Family {
+        unit: Some(Unit::Seconds),
+        ..family("uptime", "Time since the start of the program; a smaller value is a restart")
+    };
+    to.level(&up, [([], uptime)])
+}
+
+/// Encodes metrics, and those of the process, as OpenMetrics or in the text format.
+fn encode_response(metrics: Box<dyn Collector>, openmetrics: bool) -> HttpResponse {
+    let mut registry = Registry::with_prefix("fingerpost");
+    registry.register_collector(metrics);
+    let mut own = Registry::default();
+    own.register_collector(Box::new(Process::read()));
+    let mut body = String::new();
+    let written = text::encode_registry(&mut body, &registry)
+        .and_then(|()| text::encode_registry(&mut body, &own))
+        .and_then(|()| text::encode_eof(&mut body));
+    if written.is_err() {
+        return HttpResponse::text(500, "cannot encode the metrics");
+    }
+    if openmetrics {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        return HttpResponse { status: 200, kind, body: body.into() };
+    }
+    HttpResponse {
+        status: 200,
+        kind: "text/plain; version=0.0.4; charset=utf-8",
+        body: classic(&body).into(),
     }
 }
 
@@ -139,48 +198,17 @@ impl Scrape {
             more,
         })
     }
-
-    fn encode_response(self, openmetrics: bool) -> HttpResponse {
-        let mut registry = Registry::with_prefix("fingerpost");
-        registry.register_collector(Box::new(self));
-        let mut own = Registry::default();
-        own.register_collector(Box::new(Process::read()));
-        let mut body = String::new();
-        let written = text::encode_registry(&mut body, &registry)
-            .and_then(|()| text::encode_registry(&mut body, &own))
-            .and_then(|()| text::encode_eof(&mut body));
-        if written.is_err() {
-            return HttpResponse::text(500, "cannot encode the metrics");
-        }
-        if openmetrics {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            return HttpResponse { status: 200, kind, body: body.into() };
-        }
-        HttpResponse {
-            status: 200,
-            kind: "text/plain; version=0.0.4; charset=utf-8",
-            body: classic(&body).into(),
-        }
-    }
 }
 
 impl Collector for Scrape {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut to = Writer(encoder);
-        let version = [([("version", env!("CARGO_PKG_VERSION"))], 1)];
-        let help = "Version of the program, in a label; always 1: more than one version in a fleet \
-                    is an upgrade that is not complete";
-        to.gauge(&family("build_info", help), version)?;
-        let up = Family {
-            unit: Some(Unit::Seconds),
-            ..family("uptime", "Time since the start of the program; a smaller value is a restart")
-        };
-        to.level(&up, [([], self.uptime)])?;
+        encode_program(self.uptime, &mut to)?;
         self.encode_workers(&mut to)?;
         self.encode_access_lists(&mut to)?;
         self.encode_egress_queues(&mut to)?;
         self.encode_flowspec(&mut to)?;
-        self.encode_block_lists(&mut to)?;
+        encode_block_lists(&self.block_lists, &mut to)?;
         self.encode_tables(&mut to)?;
         self.encode_feeds(&mut to)?;
         let (checks, mismatches, heals) =
@@ -263,9 +291,9 @@ mod tests {
 
     #[test]
     fn counters_have_their_names_in_either_format() {
-        let modern = scrape().encode_response(true);
+        let modern = encode_response(Box::new(scrape()), true);
         assert!(modern.body.ends_with("# EOF\n") && modern.kind.starts_with(OPENMETRICS));
-        let old = scrape().encode_response(false);
+        let old = encode_response(Box::new(scrape()), false);
         assert!(!old.body.contains("# EOF") && !old.body.contains("# UNIT"));
         for line in [
             "fingerpost_packets_received_total{worker=\"0\"} 7",
@@ -289,7 +317,7 @@ mod tests {
 
     #[test]
     fn every_verdict_is_a_sample_of_its_class() {
-        let page = scrape().encode_response(true).body;
+        let page = encode_response(Box::new(scrape()), true).body;
         for verdict in Verdict::ALL {
             let name = verdict.name();
             let sample = match verdict.class() {
