@@ -94,7 +94,9 @@ for mode in copy xdp; do
     loses 198.51.100.7 || fail "a reload that fails has an effect"
     sed -i '/^\[block\]/,/^action/d' "$work/router.toml"
     ask reload | has_line "applied block" || fail "the lists are not removed: $(tail -3 "$work/fingerpost.log")"
-    answered 198.51.100.7 && answered 2001:db8:9::5 || fail "lists that are removed have an effect in mode $mode"
+    for source in 198.51.100.7 2001:db8:9::5; do
+        answered "$source" || fail "lists that are removed have an effect on $source in mode $mode: $(show counters; show interfaces; within router ip neigh)"
+    done
     refuse 1 "not available: this process has no block lists (see [block])" show block-lists
     stop_router
     put bad 203.0.113.0/24 2001:db8:9::/48

@@ -20,9 +20,10 @@ for family in 4 6; do
 done
 
 # It compares the list with a search, and some of the bans with the program.
-"$bench" block --prefixes 20000 --rounds 1 --rate 500 --seconds 2 --packets 0 -j --record "$work/record" >"$work/block.json" \
+"$bench" block --prefixes 20000 --rounds 1 --rate 500 --seconds 2 --packets 0 -j --record "$work/record" --html "$work/block.html" >"$work/block.json" \
     2>"$work/block.log" || fail "block: $(cat "$work/block.log")"
 json 'assert d["prefixes"] == 20000 and d["bans"] == 1000 and d["p99"] > 0, d' <"$work/block.json" || fail "other bans"
+[ "$(grep -o '<svg' "$work/block.html" | wc -l)" -eq 3 ] || fail "the page has other plots than of load, ban, and its p99"
 
 refuse 1 "a table has at least one route" measure --routes 0
 refuse 1 "from 1 to 2^24" "$bench" xdp --keys 20000000

@@ -53,6 +53,7 @@ mod keys;
 mod live;
 mod lookup;
 mod overlap;
+mod page;
 mod plain;
 mod record;
 mod rival;
@@ -156,14 +157,22 @@ pub(crate) struct Output {
     /// The folder for records [default: bench/record, where there is one]
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
+    /// Draw the figures as one page of HTML
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(short, long)]
     json: bool,
 }
 
 impl Output {
-    /// Appends figures to the record.
+    /// Appends figures to the record, and draws their page.
     fn record<'a>(&self, figures: impl IntoIterator<Item = Figure<'a>>) -> anyhow::Result<()> {
+        let figures: Vec<_> = figures.into_iter().collect();
+        if let Some(file) = &self.html {
+            let at = || format!("writing {}", file.display());
+            fib::image::replace(file, page::page(&figures).as_bytes()).with_context(at)?;
+        }
         append_to_record(self.record.as_deref(), figures)
     }
 }
