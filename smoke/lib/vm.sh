@@ -21,6 +21,7 @@
 #
 #   VM_LIMIT     seconds for each test; default 150
 #   VM_MEMORY    default 1G
+#   VM_KERNEL    another kernel, vmlinuz-RELEASE, whose modules are in /lib/modules/RELEASE; default: the newest in /boot
 #   FINGERPOST_PACKETS, FINGERPOST_SEED    for tests with random packets
 
 set -Eeuo pipefail
@@ -38,9 +39,10 @@ for name in "$@"; do
     [ -f "$tree/smoke/${name}_test.sh" ] || fail "there is no smoke/${name}_test.sh"
 done
 [ -x "$program" ] || fail "no program at $program: cargo build --release, or set FINGERPOST"
-kernel=$(find /boot -name 'vmlinuz-*-amd64' | sort -V | tail -1)
+kernel=${VM_KERNEL:-$(find /boot -name 'vmlinuz-*-amd64' | sort -V | tail -1)}
 [ -n "$kernel" ] || fail "no kernel in /boot: apt-get install linux-image-amd64"
-release=${kernel#/boot/vmlinuz-}
+release=${kernel##*/vmlinuz-}
+[ -f "$kernel" ] && [ -d "/lib/modules/$release" ] || fail "no $kernel, or no modules in /lib/modules/$release"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/fingerpost-vm.XXXXXXXX")
 trap 'rm -rf "$work"' EXIT

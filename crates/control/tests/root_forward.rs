@@ -11,6 +11,7 @@ use port::af_xdp::bpf::asm::Action;
 use port::af_xdp::steer::{self, DriverPath, Extensions, Steering, SteeringOutcome, VlanTags};
 use xdp::forward::{
     EgressLink, ForwardPath, GroupHash, HashFields, NextHop, NextHops, OwnSources, SourceCheck,
+    Tags,
 };
 use xdp::{BpfArrays, KernelTable};
 
@@ -72,7 +73,7 @@ impl Router {
         let v6: Vec<_> = routes(112).zip(hops).map(|(addr, hop)| (addr, 16, hop)).collect();
         let ((v4, table_v4), (v6, table_v6)) = (table(&v4), table(&v6));
         let next_hops = NextHops::new().unwrap();
-        let link = EgressLink { device: DEVICE, mac: EGRESS, mtu: MTU };
+        let link = EgressLink { device: DEVICE, mac: EGRESS, mtu: MTU, tags: Tags::NONE };
         next_hops.set_link(LINKS[1], Some(link)).unwrap();
         for (hop, link) in [BY_LINK, BACK, WITHOUT_DEVICE].into_iter().zip([1, 0, 2]) {
             next_hops.set_hop(hop, Some(NextHop { mac: NEIGHBOR, link: LINKS[link] }));
@@ -514,4 +515,132 @@ fn path_is_taken_only_where_it_is_on() {
     assert_eq!(forwards(), [false; 2]);
     router.steering.set_program(router.steering.load_with(&Extensions::default()).unwrap());
     assert_eq!(forwards(), [false; 2]);
+}
+
+/// Tags of frames: of none, one and two VLAN devices.
+const TAGGED: [&[(u16, u16)]; 3] = [&[], &[(0x8100, 5)], &[(0x88a8, 6), (0x8100, 7)]];
+/// The link of frames with tags.
+const TAGGED_LINK: u16 = 2050;
+
+/// Inserts tags, whose priority bits are `priority`, into a frame.
+fn with_tags(frame: &[u8], tags: &[(u16, u16)], priority: u16) -> Vec<u8> {
+    let each = tags.iter().flat_map(|(protocol, id)| [*protocol, priority << 12 | id]);
+    let tags: Vec<u8> = each.flat_map(u16::to_be_bytes).collect();
+    [&frame[..12], &tags, &frame[12..]].concat()
+}
+
+/// A router that knows frames with these tags, by the link, and sends others.
+fn router_of_vlans(received: &[(u16, u16)], link: Option<u16>, sent: &[(u16, u16)]) -> Router {
+    let router = Router::with_sources([SourceCheck::Strict, SourceCheck::Off]);
+    // A device with two tags is over one with the outer tag.
+    let outer = VlanTags { outer: received[0], inner: None };
+    let both = VlanTags { inner: received.get(1).copied(), ..outer };
+    router.steering.set_vlans(&[outer, both]).unwrap();
+    let next_hops = &router.path.next_hops;
+    let received = Tags::new(received.iter().copied()).unwrap();
+    next_hops.set_vlan(LINKS[0], received, link).unwrap();
+    let tags = Tags::new(sent.iter().copied()).unwrap();
+    let link = EgressLink { device: DEVICE, mac: EGRESS, mtu: MTU, tags };
+    next_hops.set_link(LINKS[1], Some(link)).unwrap();
+    // The sources of IPv4 are behind the link of the tags.
+    next_hops.set_hop(GROUPED, Some(NextHop { mac: NEIGHBOR, link: TAGGED_LINK }));
+    router
+}
+
+/// A source that hop 6 leads to, and one of IPv6.
+const BEHIND_TAGS: u32 = 0x1601_0203;
+
+#[test]
+fn tags_are_exchanged_as_the_links_have_them() {
+    let mut rng = fastrand::Rng::with_seed(44);
+    for received in &TAGGED[1..] {
+        for sent in TAGGED {
+            let router = router_of_vlans(received, Some(TAGGED_LINK), sent);
+            for len in [0, 8, 26, 200, 1300] {
+                let payload: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
+                let v4 = frame_v4(BEHIND_TAGS, DST_V4, 64, 1, &payload);
+                let v6 = frame_v6(SOURCE_V6, DST_V6, 64, 58, &payload);
+                for (plain, ttl) in [(v4, 22), (v6, 21)] {
+                    let mut want = plain.clone();
+                    want[..6].copy_from_slice(&NEIGHBOR);
+                    want[6..12].copy_from_slice(&EGRESS);
+                    want[ttl] -= 1;
+                    if ttl == 22 {
+                        set_checksum(&mut want);
+                    }
+                    let want = with_tags(&want, sent, 0);
+                    for priority in [0, 0xb] {
+                        let frame = with_tags(&plain, received, priority);
+                        let about = format!("{received:?} to {sent:?}, {frame:02x?}");
+                        assert_eq!(router.forward(&frame).as_ref(), Some(&want), "{about}");
+                    }
+                    // Without tags IPv4 has another link than the way back to its source.
+                    assert_eq!(router.forward(&plain).is_some(), ttl == 21, "{received:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn untagged_packets_get_the_tags_of_their_link() {
+    for sent in &TAGGED[1..] {
+        let router = Router::new();
+        let tags = Tags::new(sent.iter().copied()).unwrap();
+        let link = EgressLink { device: DEVICE, mac: EGRESS, mtu: MTU, tags };
+        router.path.next_hops.set_link(LINKS[1], Some(link)).unwrap();
+        let mut rng = fastrand::Rng::with_seed(45);
+        let mut forwarded = 0;
+        for _ in 0..20_000 {
+            let frame = random(&mut rng);
+            if let Some(found) = router.forward(&frame) {
+                let (want, _) = router.worker(&frame).expect("the worker forwards it, too");
+                assert_eq!(found, with_tags(&want, sent, 0), "{frame:02x?}");
+                forwarded += 1;
+            }
+        }
+        assert!(forwarded > 2000, "{forwarded}");
+        let bytes = router.steering.forwarded_bytes().unwrap();
+        assert!(bytes > forwarded * (34 + 4 * sent.len() as u64), "{bytes}");
+    }
+}
+
+#[test]
+fn tags_without_a_link_and_ways_back_are_left_to_the_worker() {
+    let plain = frame_v6(SOURCE_V6, DST_V6, 64, 58, &[0; 40]);
+    for received in &TAGGED[1..] {
+        let frame = with_tags(&plain, received, 0);
+        let link = |link| router_of_vlans(received, link, &[]).forward(&frame).is_some();
+        assert!(link(Some(TAGGED_LINK)));
+        assert!(!link(None), "no link of these tags");
+        assert!(!link(Some(LINKS[1])), "the link that it would leave by");
+        let router = router_of_vlans(received, Some(TAGGED_LINK), &[]);
+        let other = with_tags(&plain, &[(0x8100, 9)], 0);
+        assert_eq!(router.forward(&other), None, "a tag of no device");
+        // A frame to a secondary MAC is that of another device.
+        router.steering.set_secondary_macs(&[[2, 0, 0, 0, 0, 9]]).unwrap();
+        let mut secondary = frame.clone();
+        secondary[5] = 9;
+        assert_eq!(router.forward(&secondary), None);
+        // Too long by its link, not by its tags.
+        let long = |len: usize| {
+            with_tags(&frame_v6(SOURCE_V6, DST_V6, 64, 58, &vec![0; len]), received, 0)
+        };
+        assert!(router.forward(&long(MTU as usize - 40)).is_some());
+        assert_eq!(router.forward(&long(MTU as usize - 39)), None);
+        // Bytes behind the packet.
+        assert_eq!(router.forward(&[&frame[..], &[0; 30]].concat()), None);
+    }
+}
+
+#[test]
+fn sample_has_the_link_of_the_tags() {
+    let router = router_of_vlans(TAGGED[1], Some(TAGGED_LINK), &[]);
+    let samples = router.path.next_hops.samples();
+    assert_eq!(samples.take::<u128>(), None);
+    let plain = frame_v6(SOURCE_V6, DST_V6, 64, 58, &[0; 40]);
+    for (frame, link) in [(with_tags(&plain, TAGGED[1], 0), TAGGED_LINK), (plain, LINKS[0])] {
+        assert!(router.forward(&frame).is_some());
+        assert_eq!(samples.take::<u128>(), Some((link, DST_V6)));
+    }
 }

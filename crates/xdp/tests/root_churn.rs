@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use feed::{Change, Options, Update};
 use fib::{Choice, Hop, Updater};
 use fingerpost_xdp::forward::{
-    EgressLink, ForwardPath, GroupHash, NextHop, NextHops, OwnSources, SourceCheck,
+    EgressLink, ForwardPath, GroupHash, NextHop, NextHops, OwnSources, SourceCheck, Tags,
 };
 use fingerpost_xdp::probe::Keys;
 use fingerpost_xdp::{KernelTable, Probe, Publication, TableArrays};
@@ -203,7 +203,8 @@ fn sees_each_state(choice: Choice) {
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 /// The device that packets leave by: the loopback interface, since test runs send nothing.
-const EGRESS: EgressLink = EgressLink { device: 1, mac: [2, 0, 0, 0, 2, 2], mtu: 1500 };
+const EGRESS: EgressLink =
+    EgressLink { device: 1, mac: [2, 0, 0, 0, 2, 2], mtu: 1500, tags: Tags::NONE };
 const LINKS: [u16; 2] = [0, 1];
 
 /// Returns the MAC of a next hop; every sixteenth is not resolved.

@@ -14,7 +14,7 @@ use fib::{Choice, Family, Hop, Prefix, Rib, Updater};
 use port::af_xdp::Interface;
 use port::af_xdp::steer::SteeringOutcome;
 use xdp::forward::{
-    EgressLink, ForwardPath, GroupHash, NextHop, NextHops, OwnSources, SourceCheck,
+    EgressLink, ForwardPath, GroupHash, NextHop, NextHops, OwnSources, SourceCheck, Tags,
 };
 use xdp::{BpfArrays, KernelTable, TableArrays};
 
@@ -81,7 +81,12 @@ impl DriverArrays {
             next_hops.set_hop(hop, Some(NextHop { mac, link: 1 + u16::from(sink) }));
         }
         for (number, interface) in (0..).zip(interfaces) {
-            let link = EgressLink { device: interface.index(), mac: interface.mac(), mtu: MTU };
+            let link = EgressLink {
+                device: interface.index(),
+                mac: interface.mac(),
+                mtu: MTU,
+                tags: Tags::NONE,
+            };
             next_hops.set_link(number, Some(link))?;
         }
         let own_sources = OwnSources::new()?;

@@ -8,12 +8,11 @@
 //! ```
 //!
 //! A path forwards what is certain, and leaves all other packets to the workers (`xdp::forward`). So a hop has a
-//! next hop here only if its adjacency is resolved, by a port itself, with that port's MAC and MTU, or if it stands for
-//! a group; hops by VLAN, MAC-VLAN and bond devices are the workers'. A link exists here only for a port whose device sends redirected
-//! packets, without an egress queue. Packets of a port take the path if its mode is `xdp` and
-//! no access list is active.
+//! next hop here only if its adjacency is resolved, by a port or a VLAN device, with its MAC and MTU, or if it stands for
+//! a group; hops by MAC-VLAN and bond devices are the workers'. `driver_links.rs` has the links. Packets of a port take the
+//! path if it was chosen for that (`driver_choice.rs`) and no access list is active.
 //!
-//! **Order of a commit**, as for workers: next hops, then tables. A dropped hop is reclaimed when every program
+//! **Order of a commit**, as for workers: links that end, next hops, tables, links that begin. A dropped hop is reclaimed when every program
 //! that could have read a table with it has ended.
 //!
 //! If the kernel has no room for a table, all packets are left to the workers until a commit succeeds.
@@ -27,10 +26,11 @@ use datapath::{Adjacencies, FlowHash, FlowKey, ReversePathFilter};
 use fib::{Family, Hop};
 use xdp::forward::groups::MAX_GROUPS;
 use xdp::forward::{
-    EgressLink, ForwardPath, GroupHash, HashFields, NextHop, NextHops, OwnSources, SourceCheck,
+    ForwardPath, GroupHash, HashFields, NextHop, NextHops, OwnSources, SourceCheck,
 };
 use xdp::{BpfArrays, KernelTable, Publication, TableError};
 
+use super::driver_links::{DriverLinks, is_served, link_of, port_of};
 use super::store::TableStore;
 use super::{Plane, PlanePort, Ports};
 
@@ -110,8 +110,9 @@ pub(super) struct Driver {
     wanted: Vec<bool>,
     /// Whether the device of a port sends redirected packets.
     senders: Vec<bool>,
-    /// The links as they were set last.
-    links: Vec<Option<EgressLink>>,
+    links: DriverLinks,
+    /// The links may be others than those that the programs have.
+    links_are_stale: bool,
     /// The slots of groups, by hop, until the hop is reclaimed.
     slots: HashMap<Hop, u16>,
     /// The tables are those of the last commit.
@@ -130,7 +131,8 @@ impl Driver {
             own_sources: Arc::new(OwnSources::new()?),
             senders: vec![false; wanted.len()],
             wanted,
-            links: Vec::new(),
+            links: DriverLinks::default(),
+            links_are_stale: true,
             slots: HashMap::new(),
             is_current: false,
             has_programs: false,
@@ -145,6 +147,7 @@ impl Driver {
 
     /// Sets which ports' devices send redirected packets.
     pub(super) fn set_senders(&mut self, senders: Vec<bool>) {
+        self.links_are_stale |= self.senders != senders;
         self.senders = senders;
     }
 
@@ -169,8 +172,8 @@ impl Driver {
         for hop in singles {
             let next = || {
                 let adjacency = adjacencies.get(hop);
-                let link = adjacency.port().ok()?;
-                let port = ports.iter().nth(link.into())?;
+                let number = adjacency.port().ok()?;
+                let (link, port) = (link_of(number)?, ports.numbered(number)?);
                 let is_ports = adjacency.src_mac() == port.mac && adjacency.mtu() == port.mtu;
                 is_ports.then(|| NextHop { mac: adjacency.dst_mac(), link })
             };
@@ -200,25 +203,39 @@ impl Driver {
         self.slots.remove(&hop);
     }
 
-    /// Sets the links that have changed.
-    fn publish_links(&mut self, ports: &Ports) -> io::Result<()> {
-        let links = ports.iter().zip(&self.senders).map(|(port, sends)| {
-            let is_link = *sends
-                && self.is_current
-                && is_served(port)
-                && port.up
-                && ports.queue_of(port) == 0;
-            is_link.then_some(EgressLink { device: port.interface, mac: port.mac, mtu: port.mtu })
-        });
-        let links: Vec<_> = links.collect();
-        for (at, &link) in links.iter().enumerate() {
-            if self.links.get(at) != Some(&link) {
-                self.links.resize(self.links.len().max(at + 1), None);
-                self.links[at] = None;
-                self.next_hops.set_link(at as u16, link)?;
-                self.links[at] = link;
-            }
+    /// Returns the links of these ports.
+    fn wanted_links(&self, ports: &Ports) -> DriverLinks {
+        DriverLinks::of(ports, |port| {
+            self.is_current && self.senders.get(usize::from(port)) == Some(&true)
+        })
+    }
+
+    /// Removes the links that have changed, if a port may have (`changed`). Must be called before next hops by new links
+    /// are published.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's refusal.
+    pub(super) fn retract_links(&mut self, ports: &Ports, changed: bool) -> Result<(), String> {
+        self.links_are_stale |= changed;
+        if !self.links_are_stale {
+            return Ok(());
         }
+        let wanted = self.wanted_links(ports);
+        self.links
+            .retract(&wanted, &self.next_hops)
+            .map_err(|error| format!("forwarding in the driver: cannot remove a link: {error}"))
+    }
+
+    /// Brings the links up to date.
+    fn publish_links(&mut self, ports: &Ports) -> io::Result<()> {
+        if !self.links_are_stale {
+            return Ok(());
+        }
+        let wanted = self.wanted_links(ports);
+        self.links.retract(&wanted, &self.next_hops)?;
+        self.links.publish(&wanted, &self.next_hops)?;
+        self.links_are_stale = false;
         Ok(())
     }
 
@@ -236,6 +253,7 @@ impl Driver {
         let published = self.v4.publish(v4, count, &mut replaced);
         let published = published.and_then(|()| self.v6.publish(v6, count, &mut replaced));
         self.has_former_programs |= replaced && self.has_programs;
+        self.links_are_stale |= self.is_current != published.is_ok();
         self.is_current = published.is_ok();
         let linked = self.publish_links(ports);
         published.map_err(|error| format!("forwarding in the driver: {error}"))?;
@@ -368,7 +386,7 @@ impl Plane {
     /// Returns destinations of packets that were forwarded in the driver since the last call, each with the index of
     /// its table.
     pub fn take_driver_samples(&self) -> Vec<(usize, IpAddr)> {
-        let table_of = |link: u16| self.index_of(self.ports.numbered(link)?.table);
+        let table_of = |link: u16| self.index_of(self.ports.numbered(port_of(link))?.table);
         let samples = self.driver.iter().flat_map(Driver::take_samples);
         samples.filter_map(|(link, address)| Some((table_of(link)?, address))).collect()
     }
@@ -384,18 +402,22 @@ impl Plane {
         self.driver_error.take()
     }
 
+    /// Removes the links of the driver that have changed.
+    pub(super) fn retract_driver_links(&mut self) {
+        if let Some(driver) = &mut self.driver {
+            let changed = self.locals_changed || self.stacked_changed;
+            self.driver_error = driver.retract_links(&self.ports, changed).err();
+        }
+    }
+
     /// Brings the kernel's state up to date with the tables and ports.
     pub(super) fn commit_driver(&mut self) {
         if let Some(driver) = &mut self.driver {
             let tables = (&self.v4, &self.v6, self.numbers.len());
-            self.driver_error = driver.commit(tables, &self.ports).err();
+            let error = driver.commit(tables, &self.ports).err();
+            self.driver_error = error.or(self.driver_error.take());
         }
     }
-}
-
-/// Returns whether a port is one by itself, and works.
-fn is_served(port: &PlanePort) -> bool {
-    port.served && !port.gone && port.unfit.is_none() && !port.is_bonded && !port.has_moved()
 }
 
 fn group_hash(&FlowHash { seed, v4, v6 }: &FlowHash) -> GroupHash {

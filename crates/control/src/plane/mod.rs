@@ -36,6 +36,7 @@ mod access;
 mod ages;
 mod bonds;
 mod driver;
+mod driver_links;
 mod hops;
 mod host_routes;
 mod image;
@@ -488,6 +489,7 @@ impl Plane {
         self.ages.is_paused = false;
         let changed = self.is_stale && self.update_adjacencies();
         self.access.publish(&self.ports, self.locals_changed || self.stacked_changed);
+        self.retract_driver_links();
         if changed || self.stacked_changed || self.adjacencies_changed {
             self.publish_adjacencies();
         }

@@ -173,7 +173,9 @@ impl Plane {
                 }
                 result => port.rule_conflict = Some(RuleConflict { result, v6: false }),
             }
-            self.ports_differ |= port.has_moved() != moved;
+            let differs = port.has_moved() != moved;
+            self.ports_differ |= differs;
+            self.locals_changed |= differs;
         }
         let numbers = self.ports.tables();
         if self.has_readers || numbers == self.numbers {

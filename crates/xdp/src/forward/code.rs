@@ -1,9 +1,9 @@
 //! Pieces of the path's code: offsets, the length of a packet, checksums.
 //!
-//! Registers, here and in `path.rs`: r6 the frame's first byte, r7 the end of its first buffer, r8 the packet's
-//! length, r9 the context.
+//! Registers, here and in `path.rs`: r6 the address 14 bytes before the packet, r7 the end of the frame's first buffer,
+//! r8 the packet's length, r9 the context.
 
-use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
+use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use port::af_xdp::bpf::asm::{Assembler, Cond, Helper, Label, Op, Size, context};
 
 use super::groups::HashFields;
@@ -45,6 +45,9 @@ const UDP: u8 = 17;
 const IPV6_IN_IP: i32 = 41;
 const DESTINATION_OPTIONS: i32 = 60;
 
+/// The place on the stack of the number of bytes of a received frame's tags.
+pub(super) const TAG_BYTES: i16 = -40;
+
 /// Appends the check that the packet, of length r8, is the whole frame but for the padding of a short one.
 pub(super) fn append_length_check(
     asm: &mut Assembler<'_>,
@@ -61,6 +64,8 @@ pub(super) fn append_length_check(
     if several_buffers {
         asm.mov(R1, R9)
             .call(Helper::XdpGetBuffLen)
+            .load(Size::Double, R1, R10, TAG_BYTES)
+            .op(Op::Sub, R0, R1)
             .mov(R2, R8)
             .add(R2, i32::from(ETHERNET))
             .jump_if(Cond::Le, R0, R2, whole)

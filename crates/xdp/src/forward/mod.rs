@@ -32,7 +32,7 @@ pub mod path;
 pub mod samples;
 
 pub use groups::{GroupHash, HashFields};
-pub use next_hops::{EgressLink, NextHop, NextHops};
+pub use next_hops::{EgressLink, NextHop, NextHops, Tags};
 pub use own_sources::OwnSources;
 pub use path::{ForwardPath, SourceCheck};
 pub use samples::Samples;

@@ -18,9 +18,21 @@ use super::next_hops::{GROUP, MAX_HOPS, MAX_LINKS};
 use super::{NextHops, OwnSources};
 use crate::{TableArrays, lookup};
 
-/// The words of the next hop and of the link, on the stack.
+/// The words of the next hop and of the link, on the stack; the number of the link that the frame was received on; the
+/// tags to be sent, as two words of 4 bytes; and a key of `NextHops::vlans`.
 const NEXT_HOP: i16 = -16;
 const LINK: i16 = -24;
+const INGRESS: i16 = -32;
+const SENT_TAGS: i16 = -48;
+const KEY: i16 = -64;
+
+/// Offsets of the tags from the address 14 bytes before the packet: the only or the inner one, and the outer one.
+const LAST_TAG: i16 = 8;
+const OUTER_TAG: i16 = 4;
+/// The bits of a tag without those of its priority.
+const IDENTIFIER: i32 = i32::from_ne_bytes([0xff, 0xff, 0x0f, 0xff]);
+/// The bytes of a tag.
+const TAG: i32 = 4;
 
 /// The check of sources (RFC 3704), by the table of the destinations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +57,8 @@ pub struct ForwardPath {
     pub next_hops: Arc<NextHops>,
     /// The own addresses.
     pub own_sources: Arc<OwnSources>,
-    /// The number of the link: packets that would leave by it again are the worker's, since Linux redirects
-    /// their senders.
+    /// The number of the link of frames without tags; [`NextHops::set_vlan`] has those of others. Packets that would leave by
+    /// their link again are the worker's, since Linux redirects their senders.
     pub link: u16,
     /// The check of sources over IPv4 and over IPv6. Sources that are not behind one resolved next hop are the
     /// worker's.
@@ -66,8 +78,9 @@ impl DriverPath for ForwardPath {
         let [lookup_v4, lookup_v6] = [asm.label(), asm.label()];
         let hashes = GroupCode { hash_v4: asm.label(), hash_v6: asm.label(), fold: asm.label() };
         let rest = exits.rest;
-        asm.bind(entry_v4)
-            .load(Size::Byte, R1, R6, code::v4::VERSION)
+        asm.bind(entry_v4);
+        self.append_ingress(asm, rest);
+        asm.load(Size::Byte, R1, R6, code::v4::VERSION)
             // Options are the worker's.
             .jump_if(Cond::Ne, R1, 0x45, rest)
             .load(Size::Half, R8, R6, code::v4::LENGTH)
@@ -100,15 +113,17 @@ impl DriverPath for ForwardPath {
             self.append_source_check(asm, check_v4, rest);
         }
         let samples = &self.next_hops.samples;
-        samples.append_fill::<u32>(asm, code::v4::DESTINATION, self.link);
+        samples.append_fill::<u32>(asm, code::v4::DESTINATION, INGRESS);
         append_load_v4(asm, code::v4::DESTINATION, rest);
         asm.call_code(lookup_v4);
         self.append_next_hop(asm, R7, rest);
         self.append_group(asm, false, &hashes, rest);
-        self.append_redirect(asm, [0x08, 0x00], exits, append_ttl_v4);
+        let kind = ([0x08, 0x00], code::v4::PAYLOAD);
+        self.append_redirect(asm, kind, exits, append_ttl_v4);
 
-        asm.bind(entry_v6)
-            .load(Size::Byte, R1, R6, code::v6::NEXT_HEADER)
+        asm.bind(entry_v6);
+        self.append_ingress(asm, rest);
+        asm.load(Size::Byte, R1, R6, code::v6::NEXT_HEADER)
             // Hop-by-hop options are the worker's.
             .jump_if(Cond::Eq, R1, 0, rest)
             .load(Size::Byte, R1, R6, code::v6::HOP_LIMIT)
@@ -137,12 +152,13 @@ impl DriverPath for ForwardPath {
             asm.call_code(lookup_v6);
             self.append_source_check(asm, check_v6, rest);
         }
-        samples.append_fill::<u128>(asm, code::v6::DESTINATION, self.link);
+        samples.append_fill::<u128>(asm, code::v6::DESTINATION, INGRESS);
         append_load_v6(asm, code::v6::DESTINATION);
         asm.call_code(lookup_v6);
         self.append_next_hop(asm, R7, rest);
         self.append_group(asm, true, &hashes, rest);
-        self.append_redirect(asm, [0x86, 0xdd], exits, append_ttl_v6);
+        let kind = ([0x86, 0xdd], code::v6::PAYLOAD);
+        self.append_redirect(asm, kind, exits, append_ttl_v6);
         lookup::append(asm, lookup_v4, &self.v4);
         lookup::append(asm, lookup_v6, &self.v6);
         let GroupHash { seed, fields: [v4, v6] } = self.group_hash;
@@ -188,6 +204,34 @@ fn append_load_v6(asm: &mut Assembler<'_>, at: i16) {
 }
 
 impl ForwardPath {
+    /// Appends code that finds the link of the frame, and stores its number and the bytes of the frame's tags; only r6, r7
+    /// and r9 keep their values.
+    fn append_ingress<'m>(&'m self, asm: &mut Assembler<'m>, rest: Label) {
+        let (one, known) = (asm.label(), asm.label());
+        asm.mov(R8, i32::from(self.link))
+            .mov(R1, R6)
+            .load(Size::Word, R2, R9, context::DATA)
+            .op(Op::Sub, R1, R2)
+            .store(Size::Double, R10, code::TAG_BYTES, R1)
+            .jump_if(Cond::Eq, R1, 0, known)
+            .mov(R3, 0)
+            .load(Size::Word, R2, R6, LAST_TAG)
+            .op32(Op::And, R2, IDENTIFIER)
+            .jump_if(Cond::Eq, R1, TAG, one)
+            .mov(R3, R2)
+            .load(Size::Word, R2, R6, OUTER_TAG)
+            .op32(Op::And, R2, IDENTIFIER)
+            .bind(one)
+            .store(Size::Word, R10, KEY, R2)
+            .store(Size::Word, R10, KEY + 4, R3)
+            .store(Size::Word, R10, KEY + 8, R8)
+            .map_lookup(&self.next_hops.vlans, KEY)
+            .jump_if(Cond::Eq, R0, 0, rest)
+            .load(Size::Word, R8, R0, 0)
+            .bind(known)
+            .store(Size::Double, R10, INGRESS, R8);
+    }
+
     /// Appends the load of the next hop of hop r0 to r1, with `entry` at its place.
     fn append_next_hop<'m>(&'m self, asm: &mut Assembler<'m>, entry: Reg, rest: Label) {
         asm.jump_if(Cond::Eq, R0, 0, rest)
@@ -204,7 +248,9 @@ impl ForwardPath {
         self.append_next_hop(asm, R4, rest);
         asm.big_endian(R1, 64).op(Op::And, R1, 0xffff);
         match check {
-            SourceCheck::Strict => asm.jump_if(Cond::Ne, R1, i32::from(self.link), rest),
+            SourceCheck::Strict => {
+                asm.load(Size::Double, R2, R10, INGRESS).jump_if(Cond::Ne, R1, R2, rest)
+            }
             _ => asm.jump_if(Cond::Eq, R1, i32::from(GROUP), rest),
         };
     }
@@ -240,12 +286,12 @@ impl ForwardPath {
         asm.bind(single);
     }
 
-    /// Appends the redirection of the packet, of which the type is `kind`, to the next hop in r1, with r7 at its place
-    /// and with `append_ttl` for the TTL.
+    /// Appends the redirection of the packet, of which `kind` is the type with the end of the header, to the next hop in
+    /// r1, with r7 at its place and with `append_ttl` for the TTL.
     fn append_redirect<'m>(
         &'m self,
         asm: &mut Assembler<'m>,
-        kind: [u8; 2],
+        kind: ([u8; 2], i16),
         PathExits { rest, forwarded }: PathExits,
         append_ttl: impl FnOnce(&mut Assembler<'m>),
     ) {
@@ -254,15 +300,20 @@ impl ForwardPath {
             // r1: the number of the link.
             .big_endian(R1, 64)
             .op(Op::And, R1, 0xffff)
-            .jump_if(Cond::Eq, R1, i32::from(self.link), rest)
+            .load(Size::Double, R2, R10, INGRESS)
+            .jump_if(Cond::Eq, R1, R2, rest)
             .jump_if(Cond::Ge, R1, i32::from(MAX_LINKS), rest)
             .mov(R2, R1)
-            .op(Op::Lsh, R2, 3)
+            .op(Op::Lsh, R2, 4)
             .load_map_value(R4, links.map(), 0)
             .add(R4, R2)
             .load(Size::Double, R3, R4, 0)
             .jump_if(Cond::Eq, R3, 0, rest)
             .store(Size::Double, R10, LINK, R3)
+            .load(Size::Word, R2, R4, 8)
+            .store(Size::Word, R10, SENT_TAGS, R2)
+            .load(Size::Word, R2, R4, 12)
+            .store(Size::Word, R10, SENT_TAGS + 4, R2)
             // r3: the MTU.
             .big_endian(R3, 64)
             .op(Op::And, R3, 0xffff)
@@ -271,14 +322,18 @@ impl ForwardPath {
             .load_map(R1, devices)
             .mov(R3, Action::Pass as i32)
             .call(Helper::RedirectMap)
-            .jump_if(Cond::Ne, R0, Action::Redirect as i32, rest)
-            // Each word has two bytes more than a MAC, which the next store overwrites.
-            .load(Size::Double, R1, R10, NEXT_HOP)
-            .store(Size::Double, R6, 0, R1)
-            .load(Size::Double, R1, R10, LINK)
-            .store(Size::Double, R6, 6, R1)
-            .mov(R1, i32::from(u16::from_ne_bytes(kind)))
-            .store(Size::Half, R6, 12, R1);
+            .jump_if(Cond::Ne, R0, Action::Redirect as i32, rest);
+        let (tagged, packet) = (asm.label(), asm.label());
+        let kind_word = i32::from(u16::from_ne_bytes(kind.0));
+        asm.load(Size::Double, R1, R10, code::TAG_BYTES)
+            .load(Size::Word, R2, R10, SENT_TAGS)
+            .mov(R3, R1)
+            .op(Op::Or, R3, R2)
+            .jump_if(Cond::Ne, R3, 0, tagged);
+        append_macs(asm);
+        asm.mov(R1, kind_word).store(Size::Half, R6, 12, R1).jump(packet).bind(tagged);
+        append_tags(asm, kind_word, kind.1, rest);
+        asm.bind(packet);
         append_ttl(asm);
         // The length of the frame, which has one buffer.
         asm.load(Size::Word, R8, R9, context::DATA_END).load(Size::Word, R1, R9, context::DATA).op(
@@ -293,4 +348,56 @@ impl ForwardPath {
             .store(Size::Double, R7, 8, R1)
             .jump(forwarded);
     }
+}
+
+/// Appends the MACs at the begin of a frame at r6. Each word has two bytes more than a MAC, which the next store overwrites.
+fn append_macs(asm: &mut Assembler<'_>) {
+    asm.load(Size::Double, R1, R10, NEXT_HOP)
+        .store(Size::Double, R6, 0, R1)
+        .load(Size::Double, R1, R10, LINK)
+        .store(Size::Double, R6, 6, R1);
+}
+
+/// Appends the change from the received tags, of r1 bytes, to those to be sent, of which r2 is the outer one; with the MACs
+/// and the type `kind` behind them. The packet's header ends at `end`. r6 is again the address 14 bytes before the packet.
+fn append_tags(asm: &mut Assembler<'_>, kind: i32, end: i16, rest: Label) {
+    let (counted, two, done) = (asm.label(), asm.label(), asm.label());
+    // r8: the bytes of the tags to be sent.
+    asm.mov(R8, 0)
+        .jump_if(Cond::Eq, R2, 0, counted)
+        .mov(R8, TAG)
+        .load(Size::Word, R2, R10, SENT_TAGS + 4)
+        .jump_if(Cond::Eq, R2, 0, counted)
+        .mov(R8, 2 * TAG)
+        .bind(counted)
+        .mov(R2, R1)
+        .op(Op::Sub, R2, R8)
+        .mov(R1, R9)
+        .call(Helper::AdjustHead)
+        // Without room for a tag the frame is as it was.
+        .jump_if(Cond::Ne, R0, 0, rest)
+        .load(Size::Word, R6, R9, context::DATA)
+        .load(Size::Word, R1, R9, context::DATA_END)
+        .mov(R2, R6)
+        .add(R2, R8)
+        .add(R2, i32::from(end))
+        // For the verifier: the header was there before.
+        .jump_if(Cond::Gt, R2, R1, rest);
+    append_macs(asm);
+    asm.mov(R3, kind);
+    let plain = asm.label();
+    asm.jump_if(Cond::Eq, R8, 0, plain)
+        .load(Size::Word, R1, R10, SENT_TAGS)
+        .store(Size::Word, R6, 12, R1)
+        .add(R6, TAG)
+        .jump_if(Cond::Ne, R8, TAG, two)
+        .bind(plain)
+        .store(Size::Half, R6, 12, R3)
+        .jump(done)
+        .bind(two)
+        .load(Size::Word, R1, R10, SENT_TAGS + 4)
+        .store(Size::Word, R6, 12, R1)
+        .add(R6, TAG)
+        .store(Size::Half, R6, 12, R3)
+        .bind(done);
 }

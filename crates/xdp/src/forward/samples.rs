@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use fib::Addr;
 use port::af_xdp::bpf::MappedArray;
-use port::af_xdp::bpf::asm::Reg::{R1, R2, R3, R6};
+use port::af_xdp::bpf::asm::Reg::{R1, R2, R3, R6, R10};
 use port::af_xdp::bpf::asm::{Assembler, Cond, Size};
 
 /// The words of a sample.
@@ -49,12 +49,12 @@ impl Samples {
     }
 
     /// Appends the fill of a sample, if one is requested, with the destination at `address` in the frame at r6 and
-    /// the number of the packet's link; r1 to r3 are overwritten.
+    /// the number of the packet's link, which the stack has at `link`; r1 to r3 are overwritten.
     pub(super) fn append_fill<'m, A: Addr>(
         &'m self,
         asm: &mut Assembler<'m>,
         address: i16,
-        link: u16,
+        link: i16,
     ) {
         let filled = asm.label();
         let offset = |word: usize| (word * size_of::<u64>()) as i16;
@@ -78,7 +78,7 @@ impl Samples {
                 R3,
             );
         }
-        asm.mov(R3, i32::from(link))
+        asm.load(Size::Double, R3, R10, link)
             .store(Size::Double, R1, offset(LINK), R3)
             .mov(R3, FILLED as i32)
             .store(Size::Double, R1, offset(STATE), R3)

@@ -126,13 +126,13 @@ pub(super) fn assemble<'m>(
         .add(R2, 14)
         .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Short));
     let (mine, not_mine) = (asm.label(), asm.label());
-    // Whether the frame belongs to another device over the interface, for the driver's path.
-    let set_stacked = |asm: &mut Assembler<'m>, stacked: bool| {
+    // Whether the frame is to a secondary MAC, for the driver's path.
+    let set_secondary = |asm: &mut Assembler<'m>, is_secondary: bool| {
         if driver_path.is_some() {
-            asm.mov(R8, i32::from(stacked));
+            asm.mov(R8, i32::from(is_secondary));
         }
     };
-    set_stacked(&mut asm, false);
+    set_secondary(&mut asm, false);
     asm.load_map_value(R1, mac, 0)
         .load(Size::Word, R2, R6, 0)
         .load(Size::Word, R3, R1, 0)
@@ -157,7 +157,6 @@ pub(super) fn assemble<'m>(
         .jump(to(SteeringOutcome::NotIp));
     if let Some(vlans) = vlans {
         asm.bind(vlan);
-        set_stacked(&mut asm, true);
         vlan_tags::emit_match(&mut asm, vlans, payload, to);
     }
     asm.bind(not_mine)
@@ -169,7 +168,7 @@ pub(super) fn assemble<'m>(
         .op(Op::Rsh, R2, 16)
         .store(Size::Double, R10, -8, R2)
         .map_lookup(secondary_macs, -8);
-    set_stacked(&mut asm, true);
+    set_secondary(&mut asm, true);
     asm.jump_if(Cond::Ne, R0, 0, mine).jump(to(if fail_closed {
         SteeringOutcome::Astray
     } else {

@@ -1,9 +1,9 @@
 //! The driver's path: forwards packets within the steering program, in front of the sockets.
 //!
 //! ```text
-//!   checks of the steering program ─► switch on, own MAC, no VLAN tag? ─► path ─┬─► forwarded: another device
-//!                                              │                       └─► rest ─┐
-//!                                              └──────────────────────────────────┴─► socket
+//!   checks of the steering program ─► switch on, own MAC? ─► path ─┬─► forwarded: another device
+//!                                          │               └─► rest ─┐
+//!                                          └─────────────────────────┴─► socket
 //! ```
 //!
 //! Another crate, which knows tables, has the code of the path ([`DriverPath`]); this module has its place in
@@ -30,9 +30,10 @@ pub struct PathExits {
 pub trait DriverPath: fmt::Debug + Send + Sync {
     /// Appends the code; `entries` are its labels to bind, for IPv4 and for IPv6.
     ///
-    /// At either entry r6 is the address of the frame's first byte, r7 the end of its first buffer and r9 the
-    /// context. The frame has no tags, is to the MAC of the interface itself, and its first buffer has the IP
-    /// header without options or extensions. Its version is right; its destination is no own address, no multicast
+    /// At either entry r6 is the address 14 bytes before the packet, r7 the end of the frame's first buffer and r9
+    /// the context. Without tags r6 is the frame's first byte; with one or two, which the steering program knows
+    /// (`set_vlans`), it is 4 or 8 bytes behind that. The frame is to the MAC of the interface itself, and its first
+    /// buffer has the IP header without options or extensions. Its version is right; its destination is no own address, no multicast
     /// or broadcast address, and not link-local. Nothing else is checked. The code may overwrite any register
     /// but r9 and r10. With `several_buffers` the frame may have further buffers.
     fn append<'m>(
@@ -45,7 +46,7 @@ pub trait DriverPath: fmt::Debug + Send + Sync {
 }
 
 /// Emits code that continues at `path` if the switch `on` is on, the switch `off` is off and r8 is 0 (the frame
-/// belongs to no other device over the interface), else at `rest`. Both are the same without a path.
+/// is to the MAC of the interface itself), else at `rest`. Both are the same without a path.
 pub(super) fn emit_check<'m>(
     asm: &mut Assembler<'m>,
     switches: &'m Map,
