@@ -30,7 +30,7 @@ use xdp::forward::{
 };
 use xdp::{BpfArrays, KernelTable, Publication, TableError};
 
-use super::driver_links::{DriverLinks, is_served, link_of, port_of};
+use super::driver_links::{DriverLinks, PortLinks, is_served, link_of, port_of};
 use super::store::TableStore;
 use super::{Plane, PlanePort, Ports};
 
@@ -131,7 +131,7 @@ impl Driver {
             own_sources: Arc::new(OwnSources::new()?),
             senders: vec![false; wanted.len()],
             wanted,
-            links: DriverLinks::default(),
+            links: DriverLinks::new()?,
             links_are_stale: true,
             slots: HashMap::new(),
             is_current: false,
@@ -204,8 +204,8 @@ impl Driver {
     }
 
     /// Returns the links of these ports.
-    fn wanted_links(&self, ports: &Ports) -> DriverLinks {
-        DriverLinks::of(ports, |port| {
+    fn wanted_links(&self, ports: &Ports) -> PortLinks {
+        PortLinks::of(ports, |port| {
             self.is_current && self.senders.get(usize::from(port)) == Some(&true)
         })
     }
@@ -234,8 +234,7 @@ impl Driver {
         }
         let wanted = self.wanted_links(ports);
         self.links.retract(&wanted, &self.next_hops)?;
-        self.links.publish(&wanted, &self.next_hops)?;
-        self.links_are_stale = false;
+        self.links_are_stale = !self.links.publish(&wanted, &self.next_hops)?;
         Ok(())
     }
 

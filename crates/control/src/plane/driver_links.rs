@@ -11,16 +11,19 @@
 //! if the device has the settings of the port below: its table, reverse path filters and forwarding. Bonds, devices over
 //! them, and MAC-VLAN devices are the workers'.
 //!
-//! **Order.** A link that becomes that of another device is none from before the next hops by the new device are
-//! published until after ([`DriverLinks::retract`], [`DriverLinks::publish`]).
+//! **Order.** A link that becomes that of another device, or gets other tags, is removed before next hops by the new device
+//! are published ([`DriverLinks::retract`]), and added after them, once every program has ended that could have read
+//! some of its former words ([`DriverLinks::publish`]).
 //!
 //! Limits: 2048 ports and as many stacked devices. The MTU by two tags is 4 bytes less than that of the port at most: the kernel
 //! refuses redirected frames that are longer than the MTU of their device by more than one tag.
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 
 use datapath::FIRST_STACKED;
+use xdp::Grace;
 use xdp::forward::next_hops::MAX_LINKS;
 use xdp::forward::{EgressLink, NextHops, Tags};
 
@@ -42,16 +45,16 @@ pub(super) fn port_of(link: u16) -> u16 {
     link.checked_sub(STACKED).map_or(link, |slot| FIRST_STACKED + slot)
 }
 
-/// The links as the programs have them.
+/// The links of some ports.
 #[derive(Debug, Default)]
-pub(super) struct DriverLinks {
+pub(super) struct PortLinks {
     /// By number, those by which packets leave.
     egress: HashMap<u16, EgressLink>,
     /// By the link below and tags, those by which packets arrive.
     ingress: HashMap<(u16, Tags), u16>,
 }
 
-impl DriverLinks {
+impl PortLinks {
     /// Returns the links of these ports, by which packets leave if `sends` is true of the port below.
     pub(super) fn of(ports: &Ports, sends: impl Fn(u16) -> bool) -> Self {
         let mut links = Self::default();
@@ -95,42 +98,78 @@ impl DriverLinks {
         }
         links
     }
+}
 
-    /// Removes the links that are not among `wanted`.
+/// The links as the programs have them.
+#[derive(Debug)]
+pub(super) struct DriverLinks {
+    present: PortLinks,
+    /// Removed links that programs may still read, each with what the grace period holds.
+    removed: HashMap<u16, Arc<()>>,
+    grace: Grace<Arc<()>>,
+}
+
+impl DriverLinks {
+    /// Makes no links.
+    ///
+    /// # Errors
+    ///
+    /// See [`Grace::new`].
+    pub(super) fn new() -> io::Result<Self> {
+        let (present, removed) = (PortLinks::default(), HashMap::new());
+        Ok(Self { present, removed, grace: Grace::new()? })
+    }
+
+    /// Removes the links that are not among `wanted`, or there with another device or other tags.
     ///
     /// # Errors
     ///
     /// Those of `bpf(2)`; the links before the error are removed.
-    pub(super) fn retract(&mut self, wanted: &Self, next_hops: &NextHops) -> io::Result<()> {
-        let ingress = differing(&self.ingress, &wanted.ingress);
-        for (below, tags) in ingress {
+    pub(super) fn retract(&mut self, wanted: &PortLinks, next_hops: &NextHops) -> io::Result<()> {
+        for (below, tags) in differing(&self.present.ingress, &wanted.ingress) {
             next_hops.set_vlan(below, tags, None)?;
-            self.ingress.remove(&(below, tags));
+            self.present.ingress.remove(&(below, tags));
         }
-        for link in differing(&self.egress, &wanted.egress) {
+        for link in differing(&self.present.egress, &wanted.egress) {
+            let place = |links: &PortLinks| {
+                links.egress.get(&link).map(|EgressLink { device, tags, .. }| (*device, *tags))
+            };
+            if place(&self.present) == place(wanted) {
+                continue;
+            }
             next_hops.set_link(link, None)?;
-            self.egress.remove(&link);
+            self.present.egress.remove(&link);
+            let held = Arc::new(());
+            self.grace.retire(Arc::clone(&held));
+            self.removed.insert(link, held);
         }
         Ok(())
     }
 
-    /// Adds the links that are missing, after [`retract`](Self::retract).
+    /// Adds the links that are missing, after [`retract`](Self::retract), and returns whether all are there: a removed one
+    /// that programs may still read is added later.
     ///
     /// # Errors
     ///
     /// Those of `bpf(2)`: `ENODEV` if a device has gone; the links before the error are added.
-    pub(super) fn publish(&mut self, wanted: &Self, next_hops: &NextHops) -> io::Result<()> {
-        for link in differing(&wanted.egress, &self.egress) {
+    pub(super) fn publish(&mut self, wanted: &PortLinks, next_hops: &NextHops) -> io::Result<bool> {
+        self.removed.retain(|_, held| Arc::strong_count(held) > 1);
+        let mut has_all = true;
+        for link in differing(&wanted.egress, &self.present.egress) {
+            if self.removed.contains_key(&link) {
+                has_all = false;
+                continue;
+            }
             let link_to = wanted.egress[&link];
             next_hops.set_link(link, Some(link_to))?;
-            self.egress.insert(link, link_to);
+            self.present.egress.insert(link, link_to);
         }
-        for (below, tags) in differing(&wanted.ingress, &self.ingress) {
+        for (below, tags) in differing(&wanted.ingress, &self.present.ingress) {
             let link = wanted.ingress[&(below, tags)];
             next_hops.set_vlan(below, tags, Some(link))?;
-            self.ingress.insert((below, tags), link);
+            self.present.ingress.insert((below, tags), link);
         }
-        Ok(())
+        Ok(has_all)
     }
 }
 
@@ -177,11 +216,11 @@ mod tests {
     }
 
     /// Returns the links of two ports with these stacked devices, of which the first one sends redirected packets.
-    fn links(devices: impl IntoIterator<Item = PlanePort>) -> DriverLinks {
+    fn links(devices: impl IntoIterator<Item = PlanePort>) -> PortLinks {
         let mut ports = Ports::new([port(2, 1500), port(3, 9000)]);
         let devices = devices.into_iter().map(|device| (device.interface, device));
         ports.set_stacked(devices.collect::<BTreeMap<_, _>>());
-        DriverLinks::of(&ports, |number| number == 0)
+        PortLinks::of(&ports, |number| number == 0)
     }
 
     /// Of the first stacked device: whether packets leave by it, and whether its frames take the path.
