@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The page is drawn from the figures that the record gets, in their order, and names the machine, the commit and the
-//! compiler as the record does. The line beside a bar is from the least sample to the largest one.
+//! compiler as the record does. The line beside a bar is from the least sample to the largest one. All bars have one color: a
+//! figure does not state whose the contestant is.
 
 use std::fmt::Write;
 

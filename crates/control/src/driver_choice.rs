@@ -24,7 +24,7 @@ use feed::netlink::{DeviceFeatures, XdpFeatures};
 use port::af_xdp::ModeChoice;
 use threads::rights;
 
-use crate::plane::{Plane, Ports};
+use crate::plane::Plane;
 use crate::role::Role;
 use crate::start::StartError;
 
@@ -47,9 +47,13 @@ pub(crate) fn forward_in_driver(
         return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, what)));
     }
     let may_choose = role.may_choose_driver() && config.may_choose_driver() && missing.is_empty();
-    let chosen = chosen(plane.ports(), may_choose);
-    let wanted = config.interfaces.iter().zip(chosen).map(|(interface, is_chosen)| {
-        interface.mode == ModeChoice::Xdp || interface.mode == ModeChoice::Auto && is_chosen
+    let mut features = may_choose.then(DeviceFeatures::open).and_then(Result::ok);
+    let mut gains = |index| features.as_mut().is_some_and(|all| all.of(index).is_ok_and(gains));
+    let ports = config.interfaces.iter().zip(plane.ports().iter());
+    let wanted = ports.map(|(interface, port)| match interface.mode {
+        ModeChoice::Xdp => true,
+        ModeChoice::Auto => gains(port.interface),
+        ModeChoice::ZeroCopy | ModeChoice::Copy | ModeChoice::Generic => false,
     });
     let wanted: Vec<_> = wanted.collect();
     if wanted.contains(&true) {
@@ -58,11 +62,7 @@ pub(crate) fn forward_in_driver(
     Ok(())
 }
 
-/// Returns for each port whether `auto` is forwarding in the driver.
-fn chosen(ports: &Ports, may_choose: bool) -> Vec<bool> {
-    let mut features = may_choose.then(DeviceFeatures::open).and_then(Result::ok);
-    let is_chosen = |of: XdpFeatures| of.redirects() && !of.has_zero_copy();
-    let mut is_chosen =
-        |index| features.as_mut().is_some_and(|all| all.of(index).is_ok_and(is_chosen));
-    ports.iter().map(|port| is_chosen(port.interface)).collect()
+/// Returns whether a device with these features gains by forwarding in the driver.
+fn gains(features: XdpFeatures) -> bool {
+    features.redirects() && !features.has_zero_copy()
 }

@@ -80,17 +80,17 @@ pub fn respond(
 /// Answers a scrape of a process that is no daemon, with `metrics`, those of its version and those of the process.
 pub fn respond_with(start: Instant, metrics: Box<dyn MetricSet>, accept: &str) -> HttpResponse {
     let uptime = start.elapsed().as_secs_f64();
-    encode_response(Box::new(Plain { uptime, metrics }), accept.contains(OPENMETRICS))
+    encode_response(Box::new(ProgramMetrics { uptime, metrics }), accept.contains(OPENMETRICS))
 }
 
 /// The metrics of a process that is no daemon.
 #[derive(Debug)]
-struct Plain {
+struct ProgramMetrics {
     uptime: f64,
     metrics: Box<dyn MetricSet>,
 }
 
-impl Collector for Plain {
+impl Collector for ProgramMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut to = Writer(encoder);
         encode_program(self.uptime, &mut to)?;

@@ -12,8 +12,8 @@
 //! a group; hops by MAC-VLAN and bond devices are the workers'. `driver_links.rs` has the links. Packets of a port take the
 //! path if it was chosen for that (`driver_choice.rs`) and no access list is active.
 //!
-//! **Order of a commit**, as for workers: links that end, next hops, tables, links that begin. A dropped hop is reclaimed when every program
-//! that could have read a table with it has ended.
+//! **Order of a commit**, as for workers: links that end, next hops, tables, links that begin. A dropped hop is
+//! reclaimed when every program that could have read a table with it has ended.
 //!
 //! If the kernel has no room for a table, all packets are left to the workers until a commit succeeds.
 
