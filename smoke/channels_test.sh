@@ -36,7 +36,7 @@ assert first["bytes"] > second["bytes"] > 1 << 20, d'
 have "1 1 1"
 start_router
 have "3 2 2"
-show -j interfaces | json 'print("  ", d[0]["name"], d[0]["mode"]); assert d[0]["mode"].endswith("AF_XDP copy"), d[0]'
+show -j interfaces | json 'print("  ", d[0]["name"], d[0]["mode"]); assert d[0]["mode"] == "XDP, AF_XDP copy", d[0]'
 passes
 
 echo "a reload changes the number"

@@ -19,7 +19,7 @@
 # The processor is emulated unless it can virtualize (/dev/kvm alone is no sign that KVM can run Linux);
 # then everything takes about ten times as long, so few tests with deadlines can run here.
 #
-#   VM_LIMIT     seconds for each test; default 300: twice the time of the longest test on a slow machine
+#   VM_LIMIT     seconds for each test; default 150
 #   VM_MEMORY    default 1G
 #   VM_KERNEL    another kernel, vmlinuz-RELEASE, whose modules are in /lib/modules/RELEASE; default: the newest in /boot
 #   FINGERPOST_PACKETS, FINGERPOST_SEED    for tests with random packets
@@ -34,7 +34,7 @@ tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 program=${FINGERPOST:-$tree/target/release/fingerpost}
 bench=${FINGERPOST_BENCH:-$tree/target/debug/fingerpost-bench}
 data=${FINGERPOST_DATA:-$tree/../shared/data}
-limit=${VM_LIMIT:-300}
+limit=${VM_LIMIT:-150}
 for name in "$@"; do
     [ -f "$tree/smoke/${name}_test.sh" ] || fail "there is no smoke/${name}_test.sh"
 done
