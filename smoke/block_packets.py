@@ -1,13 +1,14 @@
 """Packets of blocked sources for block_test.sh, by scapy.
 
 Called within the client's namespace with the prefix of the namespaces, the program, the scratch
-folder, how many prefixes the kernel may know, and the folder with real lists.
+folder, the name of the configuration, how many prefixes the kernel may know, and the folder with real lists.
 """
 
 import glob
 import gzip
 import ipaddress
 import random
+import os
 import select
 import sys
 import time
@@ -22,6 +23,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 CLIENT, FRONT = "02:00:00:00:01:02", "02:00:00:00:01:01"
+GRANTOR, BACK = "02:00:00:00:02:02", "02:00:00:00:02:01"
 BYTES = 40
 # Sources that are on no list, and none of the gate's own or of what it protects: such are forged.
 MARKS = {"198.51.100.200", "2001:4860:4860::8888"}
@@ -124,6 +126,87 @@ def lists():
     check("what is for the host itself stays the host's", control.steered("g0")["local"] == before["local"] + 4, (before, control.steered("g0")))
 
 
+def put(name, *lines):
+    """Replaces a file that the gate reads by itself."""
+    with open(f"{work}/new", "w", encoding="ascii") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+    os.rename(f"{work}/new", f"{work}/{name}")
+
+
+def prefixes_of(name):
+    entries = {entry["name"]: entry for entry in control.show("block-lists")}
+    return entries[name]["v4"] + entries[name]["v6"]
+
+
+def orders(*words, refused=None):
+    done = control.run(*words)
+    check(f"{' '.join(words)}: {refused or 'done'}", (done.returncode != 0) == bool(refused) and (refused or "") in done.stderr, done)
+
+
+def changes(old, new):
+    """Changes the gate's file."""
+    with open(f"{work}/front.toml", encoding="ascii") as file:
+        text = file.read()
+    assert text.count(old) == 1, text
+    with open(f"{work}/front.toml", "w", encoding="ascii") as file:
+        file.write(text.replace(old, new))
+
+
+def front():
+    """Lists in front of the gate, beside those of its policy."""
+    policy = ["203.0.113.5", "2001:db8:9::5"]
+    names = [entry["name"] for entry in control.show("block-lists")]
+    check("the allow-list comes first, then bans", names == ["[allow]", "bans", f"{work}/feed"], names)
+    judged("a list in front, and that of the policy", ["198.51.100.4", "203.0.113.200"], ["198.51.100.3", *policy])
+    # A file that changes, with a source that the policy allows.
+    put("feed", "198.51.100.4", "203.0.113.0/24", "192.0.2.77", "2001:db8:9:1::5")
+    wait_until(lambda: prefixes_of(f"{work}/feed") == 4)
+    passes, blocked = ["198.51.100.3", "203.0.113.200", "2001:db8:9:1::5"], ["198.51.100.4", *policy]
+    judged("another content, and sources that the policy allows", passes, blocked, 1)
+    orders("ban", "2001:db8:7::/64")
+    judged("a ban", passes, [*blocked, "2001:db8:7::1"], 1)
+    orders("ban", "10.1.0.1", refused="an address of g0: a ban would cut this host off")
+    # Unlike those of the policy, packets for the gate itself are dropped too; those from the back are not.
+    before = control.steered("g0")
+    for src in ("198.51.100.4", "198.51.100.3"):
+        client.send(raw(Ether(src=CLIENT, dst=FRONT) / IP(src=src, dst="10.1.0.1") / UDP(sport=9, dport=9)))
+    wait_until(lambda: control.steered("g0")["local"] > before["local"])
+    now = control.steered("g0")
+    check("packets for the gate itself", (now["blocked"] - before["blocked"], now["local"] - before["local"]) == (1, 1), (before, now))
+    client.take()
+    client.seen.clear()
+    grantor.send(raw(Ether(src=GRANTOR, dst=BACK) / IP(src="198.51.100.4", dst="10.1.0.2") / UDP(sport=9, dport=9) / b"back"))
+    wait_until(lambda: client.take() or any(frame.endswith(b"back") for frame in client.seen))
+    check("a listed source behind the gate", any(frame.endswith(b"back") for frame in client.seen), client.seen)
+    # Another allow-list, by a reload: it is before the lists at once.
+    allowed, wider = '"203.0.113.128/25", ', '"203.0.113.128/25", "198.51.100.4/32", '
+    changes(allowed, wider)
+    orders("reload")
+    judged("a wider allow-list", ["198.51.100.4"], [*policy, "2001:db8:7::1"], 1)
+    changes(wider, "")
+    orders("reload")
+    judged("a shorter one", [], ["198.51.100.4", "203.0.113.200", *policy], 1)
+    # Other lists, by a reload; the bans stay.
+    put("other", "198.51.100.3")
+    changes('lists = ["feed"]', 'lists = ["other"]')
+    orders("ban", "198.51.100.9")
+    orders("reload")
+    judged("other lists", ["198.51.100.4"], ["198.51.100.3", "198.51.100.9", "2001:db8:7::1"], 1)
+    changes('lists = ["other"]', 'lists = ["none"]')
+    orders("reload", refused=f"reading the list {work}/none: ")
+    judged("the former lists after a refusal", ["198.51.100.4"], ["198.51.100.3", "2001:db8:7::1"], 1)
+    changes('lists = ["none"]', "")
+    orders("reload")
+    judged("bans alone", ["198.51.100.3"], ["198.51.100.9", "2001:db8:7::1"], 1)
+    bans = f'bans = "{work}/bans"'
+    changes(bans, "")
+    changes(f'cache = "{work}/cache"', "")
+    orders("reload", refused="block.lists cannot be changed while the gate runs: restart the gate")
+    changes('file = "block.txt"', f'file = "block.txt"\n{bans}\nlists = ["other"]\ncache = "{work}/cache"')
+    orders("reload")
+    judged("and they are back", [], ["198.51.100.3", "2001:db8:7::1"], 1)
+
+
 def real():
     """Lists that others keep, all at once."""
     names = ["firehol_abusers_30d-2026.netset", "fullbogons-ipv6-2024.txt", "ipsum-20260822.txt"]
@@ -162,11 +245,14 @@ def real():
 
 
 if __name__ == "__main__":
-    prefix, program, work, room, data = sys.argv[1:]
+    prefix, program, work, name, room, data = sys.argv[1:]
     room = int(room)
     control = Control(program, f"{work}/sock")
     client, grantor = Tap(f"{prefix}client", "c0"), Tap(f"{prefix}grantor", "t0")
-    lists()
-    if room > 100:
-        real()
+    if name == "front":
+        front()
+    else:
+        lists()
+        if room > 100:
+            real()
     check.finish()

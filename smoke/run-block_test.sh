@@ -83,6 +83,13 @@ for mode in copy xdp; do
     loses 198.51.100.7 || fail "a list that is held is applied"
     ask apply-lists | has_line "all lists are in force" || fail "the lists are not applied: $(lists)"
     answered 198.51.100.7 || fail "a list that is applied has no effect"
+    # Some interfaces alone.
+    sed -i 's/^bans = /interfaces = ["r1", "r2"]\n&/' "$work/router.toml"
+    ask reload | has_line "applied block" || fail "the interfaces are not changed: $(tail -3 "$work/fingerpost.log")"
+    answered 203.0.113.5 && answered 203.0.113.5 10.0.0.1 || fail "packets of an interface that is not named are dropped in mode $mode"
+    sed -i 's/^interfaces = .*/interfaces = ["r0"]/' "$work/router.toml"
+    ask reload | has_line "applied block" || fail "the interface is not changed: $(tail -3 "$work/fingerpost.log")"
+    loses 203.0.113.5 && answered 203.0.113.200 || fail "other verdicts by an interface that is named in mode $mode"
     # Other lists, and none.
     put worse 198.51.100.0/24
     sed -i 's/^lists = .*/lists = ["worse"]/' "$work/router.toml"

@@ -14,11 +14,12 @@
 //! |---|---|
 //! | `config` | [`ListConfig`]: a source, an action and destinations |
 //! | `lists` | [`BlockLists`]: all lists, and their present state in the blocker |
-//! | `list` | one list: a file or a folder, and what of it is applied |
+//! | `list` | one list that is read, and what of it is applied |
+//! | `place` | where a list's lines are, and which version of them was read |
 //! | `lines` | the lines of a list, and the times at which they end |
 //! | `bans` | the list that orders change |
 //! | `protected` | what no list may block, and why a list is held |
-//! | `source` | [`Source`]: a list's path, URL, CrowdSec engine or routing table |
+//! | `source` | [`Source`]: a list's path, URL, CrowdSec engine, routing table or policy |
 //! | `feed` | lists from outside: a thread that writes a file |
 //! | `watched` | the prefixes whose packets are counted on request |
 //! | `status` | the state of the lists, for the control socket |
@@ -33,6 +34,7 @@ pub mod feed;
 mod lines;
 mod list;
 mod lists;
+mod place;
 mod protected;
 mod source;
 mod status;

@@ -48,6 +48,16 @@ impl Lines {
         Ok(())
     }
 
+    /// Adds prefixes that do not end.
+    pub(crate) fn add(&mut self, prefixes: &[AnyPrefix]) {
+        for &prefix in prefixes {
+            match prefix {
+                AnyPrefix::V4(prefix) => self.v4.push((prefix, None)),
+                AnyPrefix::V6(prefix) => self.v6.push((prefix, None)),
+            }
+        }
+    }
+
     /// Returns whether any line ends by itself.
     pub(crate) fn any_expires(&self) -> bool {
         let has_end = |end: &Option<Timestamp>| end.is_some();

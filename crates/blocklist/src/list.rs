@@ -1,10 +1,8 @@
-//! A list that is read: a file of prefixes or a folder of such files, what of it is applied, and why its present
-//! content is not.
+//! A list that is read: a file of prefixes, a folder of such files, or prefixes in memory; what of it is applied, and
+//! why its present content is not.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::path::Path;
+use std::sync::Arc;
 
 use feed::AnyPrefix;
 use jiff::Timestamp;
@@ -13,27 +11,25 @@ use xdp::ListAction;
 use crate::ListError;
 use crate::config::ListConfig;
 use crate::lines::{Content, Lines};
+use crate::place::{Place, Version, files};
 use crate::protected::{self, Protected};
 
-/// A version of a list: its files, their times and lengths; `None` if one cannot be found.
-type Version = Option<Vec<(PathBuf, SystemTime, u64)>>;
-
-/// The origin of a list's file, which decides what a missing or a shorter one means.
+/// The origin of a list's lines, which decides what a missing file or a shorter list means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The operator: the file has to be there.
     Operator,
     /// A feed: without a file nothing has been received yet.
     Feed,
-    /// A feed that states each prefix that leaves the list.
-    WithdrawingFeed,
+    /// An origin that states each prefix that leaves the list: such a feed, or a gate's policy.
+    Withdrawing,
 }
 
-/// A list of one file or folder.
+/// A list of one place.
 #[derive(Debug)]
 pub(crate) struct List {
     name: String,
-    path: PathBuf,
+    place: Place,
     action: ListAction,
     /// The destinations of the packets about which it decides; none: all.
     to: Vec<AnyPrefix>,
@@ -50,16 +46,16 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) fn new(config: &ListConfig, path: PathBuf) -> Self {
+    pub(crate) fn new(config: &ListConfig, place: Place) -> Self {
         let ListConfig { action, source, to } = config;
         let origin = match source {
-            source if !source.is_feed() => Origin::Operator,
-            source if source.withdraws() => Origin::WithdrawingFeed,
-            _ => Origin::Feed,
+            source if source.withdraws() => Origin::Withdrawing,
+            source if source.is_feed() => Origin::Feed,
+            _ => Origin::Operator,
         };
         Self {
             name: config.to_string(),
-            path,
+            place,
             action: *action,
             to: to.clone(),
             origin,
@@ -73,6 +69,19 @@ impl List {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the file or the folder that it is read from.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.place.path()
+    }
+
+    /// Gives a list in memory other prefixes, to be read.
+    pub(crate) fn give(&mut self, prefixes: &Arc<[AnyPrefix]>) {
+        if let Place::Memory { prefixes: present, version } = &mut self.place {
+            *present = Arc::clone(prefixes);
+            *version += 1;
+        }
     }
 
     pub(crate) fn action(&self) -> ListAction {
@@ -137,7 +146,7 @@ impl List {
 
     /// Returns whether any file is another one than was read last.
     pub(crate) fn has_changed(&self) -> bool {
-        self.version.as_ref() != Some(&version(&self.path))
+        self.version.as_ref() != Some(&self.place.version())
     }
 
     /// Reads the files; returns what to apply, or `None` if it is held. `accepts_all` applies it however
@@ -153,7 +162,7 @@ impl List {
         accepts_all: bool,
     ) -> Result<Option<Content>, ListError> {
         // Before the file is read: if it is written meanwhile, it is read again.
-        self.version = Some(version(&self.path));
+        self.version = Some(self.place.version());
         let result = self.read_version(protected, accepts_all);
         self.error = result.as_ref().err().map(ToString::to_string);
         result.map_err(|error| match self.origin {
@@ -168,14 +177,18 @@ impl List {
         accepts_all: bool,
     ) -> Result<Option<Content>, ListError> {
         let mut lines = Lines::default();
-        if self.origin == Origin::Operator || self.path.exists() {
-            for file in files(&self.path).map_err(|error| ListError::of(&self.path, error))? {
-                lines.read(&file)?;
-                if self.allows() && lines.any_expires() {
-                    let reason = "a line of an allow list cannot expire";
-                    return Err(ListError::of(&file, reason));
+        match &self.place {
+            Place::Memory { prefixes, .. } => lines.add(prefixes),
+            Place::File(path) if self.origin == Origin::Operator || path.exists() => {
+                for file in files(path).map_err(|error| ListError::of(path, error))? {
+                    lines.read(&file)?;
+                    if self.allows() && lines.any_expires() {
+                        let reason = "a line of an allow list cannot expire";
+                        return Err(ListError::of(&file, reason));
+                    }
                 }
             }
+            Place::File(_) => {}
         }
         let ((v4, v6), ending) = lines.in_force(Timestamp::now());
         let after = v4.len() + v6.len();
@@ -205,34 +218,9 @@ impl List {
     }
 }
 
-/// Lists the files of a list, in their order: itself, or those of its folder but hidden ones and the copies of
-/// editors.
-fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
-    if !path.is_dir() {
-        return Ok(vec![path.into()]);
-    }
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if !name.starts_with('.') && !name.ends_with('~') && path.is_file() {
-            files.push(path.clone());
-        }
-    }
-    files.sort_unstable();
-    Ok(files)
-}
-
-fn version(path: &Path) -> Version {
-    let of = |file: PathBuf| {
-        let metadata = file.metadata().ok()?;
-        Some((file, metadata.modified().ok()?, metadata.len()))
-    };
-    files(path).ok()?.into_iter().map(of).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
     use super::*;
@@ -240,7 +228,7 @@ mod tests {
     use crate::lines::EXPIRES;
 
     fn list(path: &Path, action: ListAction) -> List {
-        List::new(&ListConfig::new(action, Source::Path(path.into())), path.into())
+        List::new(&ListConfig::new(action, Source::Path(path.into())), Place::File(path.into()))
     }
 
     #[test]
@@ -290,30 +278,13 @@ mod tests {
             let to = vec![AnyPrefix::V4(to.parse().unwrap())];
             let source = Source::Path(path.clone());
             let config = ListConfig { action: ListAction::Drop, source, to };
-            let mut list = List::new(&config, path.clone());
+            let mut list = List::new(&config, Place::File(path.clone()));
             // The host's address stays what it is, though a list allows it.
             let mut protected = protected.clone();
             protected.allow(&["192.0.2.1/32".parse().unwrap()], &[]);
             assert_eq!(list.read(&mut protected, false).unwrap().is_none(), is_held);
         }
         fs::remove_file(path).unwrap();
-    }
-
-    #[test]
-    fn folder_is_read_without_hidden_files_and_copies() {
-        let folder = std::env::temp_dir().join(format!("fingerpost-list-{}", std::process::id()));
-        fs::create_dir_all(folder.join("inner")).unwrap();
-        for name in ["b", "a.txt", ".a.swp", "a.txt~"] {
-            fs::write(folder.join(name), "192.0.2.1\n").unwrap();
-        }
-        assert_eq!(files(&folder).unwrap(), [folder.join("a.txt"), folder.join("b")]);
-        let before = version(&folder);
-        assert!(before.is_some() && before == version(&folder));
-        fs::remove_file(folder.join("b")).unwrap();
-        assert_ne!(before, version(&folder));
-        assert_eq!(files(&folder.join("a.txt")).unwrap(), [folder.join("a.txt")]);
-        assert_eq!(version(&folder.join("none")), None);
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -325,7 +296,7 @@ mod tests {
             [(Source::Path(path.clone()), true), (url.clone(), true), (Source::Table(1), false)]
         {
             fs::write(&path, "192.0.2.1\n192.0.2.2\n192.0.2.3\n").unwrap();
-            let mut list = List::new(&config(source), path.clone());
+            let mut list = List::new(&config(source), Place::File(path.clone()));
             assert!(list.has_changed(), "it has not been read yet");
             assert!(list.read(&mut Protected::default(), false).unwrap().is_some());
             assert!(!list.has_changed());
@@ -336,13 +307,30 @@ mod tests {
             assert_eq!(list.applied(), if is_held { [3, 0] } else { [1, 0] });
         }
         fs::remove_file(&path).unwrap();
-        let mut list = List::new(&config(url), path.clone());
+        let mut list = List::new(&config(url), Place::File(path.clone()));
         assert!(list.has_changed());
         let content = list.read(&mut Protected::default(), false).unwrap();
         assert_eq!(content, Some(Content::default()), "nothing has been received yet");
         assert!(!list.has_changed());
-        let mut missing = List::new(&config(Source::Path(path.clone())), path);
+        let mut missing = List::new(&config(Source::Path(path.clone())), Place::File(path));
         let refused = missing.read(&mut Protected::default(), false).unwrap_err().to_string();
         assert!(refused.contains("fingerpost-shorter") && refused.contains("No such file"));
+    }
+    #[test]
+    fn list_in_memory_changes_when_it_is_given_and_may_become_shorter() {
+        let prefixes = |text: &[&str]| -> Arc<[AnyPrefix]> {
+            text.iter().map(|text| crate::parse_prefix(text).unwrap()).collect()
+        };
+        let given = prefixes(&["192.0.2.0/24", "192.0.2.0/24", "198.51.100.1", "2001:db8::/32"]);
+        let config = ListConfig::new(ListAction::Pass, Source::Policy(given));
+        let mut list = List::new(&config, config.source.place(Path::new("/")).unwrap());
+        assert!(list.has_changed() && list.path().is_none());
+        let (v4, v6) = list.read(&mut Protected::default(), false).unwrap().unwrap();
+        assert_eq!((v4.len(), v6.len(), list.has_changed()), (2, 1, false));
+        list.give(&prefixes(&["2001:db8::/32"]));
+        assert!(list.has_changed());
+        let content = list.read(&mut Protected::default(), false).unwrap();
+        assert_eq!(content, Some((vec![], vec!["2001:db8::/32".parse().unwrap()])));
+        assert_eq!((list.name(), list.has_changed()), ("[allow]", false));
     }
 }

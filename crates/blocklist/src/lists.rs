@@ -11,7 +11,8 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::BlockList;
@@ -38,7 +39,6 @@ const PROTECTED_AGE: Duration = Duration::from_secs(1);
 pub(crate) struct Entry {
     pub(crate) kind: EntryKind,
     source: Source,
-    file: PathBuf,
     pub(crate) feed: Option<FeedThread>,
 }
 
@@ -68,13 +68,13 @@ impl BlockLists {
         check(&lists)?;
         lists.sort_by_key(ListConfig::priority);
         let open = |config: ListConfig| {
-            let file = config.source.file(cache)?;
+            let place = config.source.place(cache)?;
             config.source.check()?;
             let kind = match &config.source {
-                Source::Bans(_) => EntryKind::Bans(Bans::open(file.clone())?),
-                _ => EntryKind::Read(List::new(&config, file.clone())),
+                Source::Bans(file) => EntryKind::Bans(Bans::open(file.clone())?),
+                _ => EntryKind::Read(List::new(&config, place)),
             };
-            Ok(Entry { kind, source: config.source, file, feed: None })
+            Ok(Entry { kind, source: config.source, feed: None })
         };
         let entries = lists.into_iter().map(open).collect::<Result<_, ListError>>()?;
         Ok(Self { entries, watched: WatchedPrefixes::default(), protected: None })
@@ -109,14 +109,15 @@ impl BlockLists {
     pub fn start_feeds(&mut self) -> Result<(), ListError> {
         let mut files = HashSet::new();
         for entry in &mut self.entries {
+            let EntryKind::Read(list) = &entry.kind else { continue };
             // Lists of one source, for several destinations, have one file.
-            if !files.insert(entry.file.clone()) {
-                continue;
-            }
-            if let Some(folder) = entry.file.parent().filter(|_| entry.source.is_feed()) {
+            let is_first =
+                |file: &&Path| entry.source.is_feed() && files.insert(file.to_path_buf());
+            let Some(file) = list.path().filter(is_first) else { continue };
+            if let Some(folder) = file.parent() {
                 fs::create_dir_all(folder).map_err(|error| ListError::of(folder, error))?;
             }
-            entry.feed = entry.source.start(&entry.file)?;
+            entry.feed = entry.source.start(file)?;
         }
         Ok(())
     }
@@ -179,6 +180,16 @@ impl BlockLists {
         }
         self.watched.expire(blocker);
         self.save(false);
+    }
+
+    /// Replaces the sources that a gate's policy allows, and applies them as [`turn`](Self::turn) applies changes.
+    pub fn set_allowed(&mut self, blocker: &mut Blocker, prefixes: &Arc<[AnyPrefix]>) {
+        for entry in &mut self.entries {
+            if let EntryKind::Read(list) = &mut entry.kind {
+                list.give(prefixes);
+            }
+        }
+        self.turn(blocker, false);
     }
 
     /// Writes the file of bans, if it is time or the end.

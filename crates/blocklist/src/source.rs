@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use feed::AnyPrefix;
 use fetch::{Url, UrlError};
 use flowspec::FlowspecOptions;
 
@@ -13,6 +15,7 @@ use crate::feed::crowdsec::{CrowdsecFeed, read_key};
 use crate::feed::flowspec::FlowspecFeed;
 use crate::feed::http::HttpFeed;
 use crate::feed::routes::RoutesFeed;
+use crate::place::Place;
 
 /// The longest name of a file (`NAME_MAX`), less the letters around it in that of its validators, and around that one
 /// while it is written.
@@ -25,6 +28,9 @@ pub enum Source {
     Path(PathBuf),
     /// A file that orders to ban and to lift a ban change.
     Bans(PathBuf),
+    /// The sources that a gate's policy allows, which the gate sets again when its policy changes
+    /// ([`BlockLists::set_allowed`](crate::BlockLists::set_allowed)).
+    Policy(Arc<[AnyPrefix]>),
     /// A file at a URL, fetched once in an interval.
     Url(Url, Duration),
     /// The decisions of a CrowdSec engine.
@@ -67,32 +73,33 @@ impl Source {
         }
     }
 
-    /// Returns the file that the list is read from: its own, or that of its feed in the folder `cache`.
+    /// Returns where the list is read from: its file, or that of its feed in the folder `cache`.
     ///
     /// # Errors
     ///
     /// A URL that is too long for the name of a file.
-    pub(crate) fn file(&self, cache: &Path) -> Result<PathBuf, ListError> {
+    pub(crate) fn place(&self, cache: &Path) -> Result<Place, ListError> {
         match self {
-            Self::Path(path) | Self::Bans(path) => Ok(path.clone()),
+            Self::Path(path) | Self::Bans(path) => Ok(Place::File(path.clone())),
+            Self::Policy(prefixes) => Ok(Place::memory(Arc::clone(prefixes))),
             _ => {
                 let name = file_name(&self.to_string());
                 if name.len() > MAX_NAME {
                     return Err(ListError::new(format!("{self}: the URL is too long")));
                 }
-                Ok(cache.join(name))
+                Ok(Place::File(cache.join(name)))
             }
         }
     }
 
     /// Returns whether the list comes from outside.
     pub(crate) fn is_feed(&self) -> bool {
-        !matches!(self, Self::Path(_) | Self::Bans(_))
+        !matches!(self, Self::Path(_) | Self::Bans(_) | Self::Policy(_))
     }
 
     /// Returns whether the source states each prefix that leaves the list, so that many may leave it at once.
     pub(crate) fn withdraws(&self) -> bool {
-        matches!(self, Self::Crowdsec { .. } | Self::Table(_) | Self::Flowspec(_))
+        matches!(self, Self::Crowdsec { .. } | Self::Table(_) | Self::Flowspec(_) | Self::Policy(_))
     }
 
     /// Starts the thread that keeps `file` up to date, if the list comes from outside.
@@ -104,7 +111,7 @@ impl Source {
         let (name, file) = (self.to_string(), file.to_owned());
         let failed = |error: String| ListError::new(format!("{self}: {error}"));
         let started = match self {
-            Self::Path(_) | Self::Bans(_) => return Ok(None),
+            Self::Path(_) | Self::Bans(_) | Self::Policy(_) => return Ok(None),
             Self::Url(url, interval) => {
                 FeedThread::start(&name, HttpFeed::new(url.clone(), *interval, &file), file)
             }
@@ -142,6 +149,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(path) | Self::Bans(path) => path.display().fmt(f),
+            Self::Policy(_) => f.write_str("[allow]"),
             Self::Url(url, _) => url.fmt(f),
             Self::Crowdsec { url, .. } => write!(f, "crowdsec {url}"),
             Self::Table(table) => write!(f, "table {table}"),
@@ -158,13 +166,16 @@ mod tests {
     fn file_of_a_feed_has_a_name_of_its_own() {
         let file = |text: &str| {
             let source = Source::Url(text.parse().unwrap(), Duration::from_secs(1));
-            source.file(Path::new("/cache")).unwrap().display().to_string()
+            match source.place(Path::new("/cache")).unwrap() {
+                Place::File(path) => path.display().to_string(),
+                place => panic!("{place:?}"),
+            }
         };
         let name = "/cache/https%3a%2f%2flists.example%2fa%2fb.netset";
         assert_eq!(file("https://lists.example/a/b.netset"), name);
         assert_ne!(file("http://lists.example/a_b"), file("http://lists.example/a/b"));
         let long = format!("http://lists.example/{}", "a".repeat(250));
         let source = Source::Url(long.parse().unwrap(), Duration::from_secs(1));
-        assert!(source.file(Path::new("/")).unwrap_err().to_string().contains("too long"));
+        assert!(source.place(Path::new("/")).unwrap_err().to_string().contains("too long"));
     }
 }

@@ -11,6 +11,7 @@
 //! cache = "/var/cache/fingerpost"    # what URLs, CrowdSec and tables have sent, for the next start
 //! poll = "1h"                        # the time between two requests to URLs and CrowdSec; default: 1h and 10s
 //! observe = false                    # count the packets of the lists, and drop none
+//! interfaces = ["eth0"]              # those whose packets are examined; default: all
 //!
 //! [[block.pair]]                     # a list for the packets to these destinations
 //! list = "bad.netset"
@@ -19,18 +20,23 @@
 //! ```
 //!
 //! The lists have the order of `fingerpost block`: those of `allow`, the bans, `lists`, CrowdSec, tables.
+//!
+//! A gate has the same keys but `interfaces`: its lists are in front of the gate's front interface, and the sources that
+//! its policy allows are an allow list before them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use blocklist::feed::{crowdsec, http};
 use blocklist::{ListConfig, Source};
+use feed::AnyPrefix;
 use serde::Deserialize;
 use toml::Spanned;
 use xdp::ListAction;
 
-use super::TimeSpan;
 use super::checker::Checker;
+use super::{Interface, TimeSpan};
 
 /// The folder of what lists from outside have sent.
 const CACHE: &str = "/var/cache/fingerpost";
@@ -38,37 +44,73 @@ const CACHE: &str = "/var/cache/fingerpost";
 /// The block lists of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockConfig {
-    /// The lists.
+    /// The lists, without `allowed`.
     pub lists: Vec<ListConfig>,
+    /// The sources that a gate's policy allows, which come before all lists.
+    pub allowed: Option<Arc<[AnyPrefix]>>,
+    /// The names of the interfaces whose packets are examined; none: all.
+    pub interfaces: Vec<String>,
     /// The folder of what lists from outside have sent.
     pub cache: PathBuf,
     /// The packets of the lists are counted, and none is dropped.
     pub observe: bool,
 }
 
+impl BlockConfig {
+    /// Checks a gate's section of the file `path`: its lists, for the interface `front`, after those that its policy
+    /// allows, of which there are none yet.
+    pub fn check_gate(
+        c: &mut Checker<'_>,
+        section: Spanned<BlockSection>,
+        path: &Path,
+        front: &str,
+    ) -> Self {
+        if let Some(name) = section.get_ref().interfaces.first() {
+            let what = "not available on a gate, whose lists are in front of its front interface: remove it";
+            c.problem(name, "block.interfaces", what);
+        }
+        let lists = check_lists(c, section, path, Some(Arc::default()));
+        Self { interfaces: vec![front.to_owned()], ..lists }
+    }
+
+    /// Returns all lists.
+    pub fn all_lists(&self) -> Vec<ListConfig> {
+        let policy = self
+            .allowed
+            .iter()
+            .map(|allowed| ListConfig::new(ListAction::Pass, Source::Policy(Arc::clone(allowed))));
+        policy.chain(self.lists.iter().cloned()).collect()
+    }
+
+    /// Returns whether another configuration differs at most in the sources that a gate's policy allows.
+    pub fn has_same_lists(&self, other: &Self) -> bool {
+        *self == Self { allowed: self.allowed.clone(), ..other.clone() }
+    }
+}
+
 /// `[block]` as it is written in the file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct BlockSection {
-    #[serde(default)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BlockSection {
+    /// Of a gate alone, as `file`.
+    prefixes: Vec<Spanned<String>>,
+    file: Option<Spanned<PathBuf>>,
     lists: Vec<Spanned<String>>,
-    #[serde(default)]
     allow: Vec<Spanned<String>>,
     crowdsec: Option<Spanned<String>>,
     crowdsec_key: Option<Spanned<PathBuf>>,
-    #[serde(default)]
     tables: Vec<Spanned<u32>>,
     bans: Option<Spanned<PathBuf>>,
     cache: Option<Spanned<PathBuf>>,
     poll: Option<Spanned<TimeSpan>>,
-    #[serde(default)]
     observe: bool,
-    #[serde(default)]
+    /// Of a router alone.
+    interfaces: Vec<Spanned<String>>,
     pair: Vec<PairSection>,
 }
 
 /// `[[block.pair]]` as it is written in the file.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PairSection {
     list: Spanned<String>,
@@ -76,14 +118,52 @@ struct PairSection {
     action: Option<Spanned<String>>,
 }
 
-/// Checks the section of the file `path`.
+impl BlockSection {
+    /// Removes and returns the blocked sources of a gate's policy: prefixes, and the name of a file.
+    pub fn take_policy(&mut self) -> (Vec<Spanned<String>>, Option<Spanned<PathBuf>>) {
+        (std::mem::take(&mut self.prefixes), self.file.take())
+    }
+
+    /// Returns whether no key is stated.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Checks a router's section of the file `path`.
 pub(super) fn check(
     c: &mut Checker<'_>,
     section: Spanned<BlockSection>,
     path: &Path,
+    interfaces: &[Interface],
+) -> BlockConfig {
+    for name in &section.get_ref().interfaces {
+        if !interfaces.iter().any(|interface| interface.name == *name.get_ref()) {
+            let what = format!("no [[interface]] is named {:?}", name.get_ref());
+            c.problem(name, "block.interfaces", what);
+        }
+    }
+    let what = "not available on a router: name a file in `lists`";
+    if let Some(prefix) = section.get_ref().prefixes.first() {
+        c.problem(prefix, "block.prefixes", what);
+    }
+    if let Some(file) = &section.get_ref().file {
+        c.problem(file, "block.file", what);
+    }
+    check_lists(c, section, path, None)
+}
+
+/// Checks the keys that all roles have.
+fn check_lists(
+    c: &mut Checker<'_>,
+    section: Spanned<BlockSection>,
+    path: &Path,
+    allowed: Option<Arc<[AnyPrefix]>>,
 ) -> BlockConfig {
     let line = c.line(&section);
     let BlockSection {
+        prefixes: _,
+        file: _,
         lists: drops,
         allow,
         crowdsec,
@@ -93,6 +173,7 @@ pub(super) fn check(
         cache,
         poll,
         observe,
+        interfaces,
         pair,
     } = section.into_inner();
     let range = TimeSpan::seconds(1)..=TimeSpan::seconds(7 * 24 * 3600);
@@ -166,16 +247,18 @@ pub(super) fn check(
     if let Some(cache) = &cache {
         c.absolute_path(cache, "block.cache");
     }
+    let cache = cache.map_or_else(|| CACHE.into(), Spanned::into_inner);
+    let interfaces = interfaces.into_iter().map(Spanned::into_inner).collect();
+    let config = BlockConfig { lists, allowed, interfaces, cache, observe };
     if c.is_valid() {
-        if let Some(what) = blocklist::check(&lists).err() {
+        if let Some(what) = blocklist::check(&config.all_lists()).err() {
             c.problem_at_line(line, "block", what.to_string());
-        } else if lists.iter().all(|list| list.action == ListAction::Pass) {
+        } else if config.lists.iter().all(|list| list.action == ListAction::Pass) {
             let what = "no list of sources to drop: set `lists`, `pair`, `crowdsec`, `tables` or `bans`, or remove the section";
             c.problem_at_line(line, "block", what);
         }
     }
-    let cache = cache.map_or_else(|| CACHE.into(), Spanned::into_inner);
-    BlockConfig { lists, cache, observe }
+    config
 }
 
 #[cfg(test)]
@@ -213,6 +296,9 @@ mod tests {
         let list = "/etc/fingerpost/a to";
         let wanted = [format!("{list} 192.0.2.0/24,2001:db8::1/128"), format!("{list} ::/0")];
         assert_eq!(names, wanted);
+        assert!(block.interfaces.is_empty() && block.allowed.is_none());
+        let some = parse("bans = '/bans'\ninterfaces = ['a']").unwrap().unwrap();
+        assert_eq!(some.interfaces, ["a"]);
         let passes = |list: &&ListConfig| list.action == ListAction::Pass;
         assert_eq!(block.lists.iter().filter(passes).count(), 1);
         assert!(block.observe && block.cache == Path::new(CACHE));
@@ -239,6 +325,9 @@ mod tests {
             ("bans = 'b'", "4: block.bans: \"b\" must be an absolute path"),
             ("lists = ['a']\npoll = '0s'", "5: block.poll: 0s is out of range: from 1s to 7days"),
             ("lists = ['a']\nlist = 1", "unknown field `list`"),
+            ("prefixes = ['192.0.2.0/24']", "4: block.prefixes: not available on a router"),
+            ("file = 'a'", "4: block.file: not available on a router: name a file in `lists`"),
+            ("lists = ['a']\ninterfaces = ['b']", "5: block.interfaces: no [[interface]] is named"),
             ("[[block.pair]]\nlist = 'a'\nto = []", "6: block.pair.to: no destination"),
             (
                 "[[block.pair]]\nlist = 'a'\nto = ['192.0.2.1/24']",

@@ -43,7 +43,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
     }
     let access_lists = access::check(&mut c, file.prefix_list, file.access_list, path);
     let egress_queues = egress_queue::check(&mut c, file.egress_queue, &interfaces);
-    let block = file.block.map(|section| block::check(&mut c, section, path));
+    let block = file.block.map(|section| block::check(&mut c, section, path, &interfaces));
     let flowspec = file.flowspec.and_then(|section| flowspec::check(&mut c, section));
     let fpm = feeds::check(&mut c, file.feed);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);

@@ -114,7 +114,7 @@ use serde::de::DeserializeOwned;
 use datapath::ReversePathFilter;
 
 pub use access::AccessListConfig;
-pub use block::BlockConfig;
+pub use block::{BlockConfig, BlockSection};
 pub use checker::Checker;
 pub use daemon::{ControlSection, DaemonConfig, DaemonSections, WorkersSection};
 pub use egress_queue::EgressQueueConfig;

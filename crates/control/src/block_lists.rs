@@ -11,7 +11,8 @@
 //!
 //! A new interface gets the filter before its workers start (`BlockListThread::attach`), one that replaces another
 //! device has it already. A reload whose `[block]` differs starts another thread with lists of its own, whose counters
-//! begin at zero; the former filter stays until the new one replaces it.
+//! begin at zero; the former filter stays until the new one replaces it. A gate's lists change in the same thread
+//! (`BlockListHandle::reconfigure`), because a client's thread reloads a gate.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,7 @@ const TURN: Duration = Duration::from_millis(100);
 /// The lists, and the blocker that acts by them.
 #[derive(Debug)]
 pub(crate) struct BlockState {
+    config: BlockConfig,
     lists: BlockLists,
     blocker: Blocker,
     view: Arc<View>,
@@ -64,7 +66,7 @@ impl BlockListThread {
         interfaces: &[Interface],
     ) -> Result<Self, StartError> {
         state.attach(interfaces).map_err(StartError::Port)?;
-        state.lists.start_feeds().map_err(|error| StartError::BlockLists(error.to_string()))?;
+        state.start_feeds()?;
         let system =
             |source| StartError::System { doing: "start the thread of block lists", source };
         let (handle, requests) = handle::channel().map_err(system)?;
@@ -101,20 +103,46 @@ impl BlockState {
             return Err(StartError::BlockLists(reason));
         }
         let failed = |error: &dyn std::error::Error| StartError::BlockLists(error.to_string());
-        let lists = BlockLists::open(config.lists.clone(), &config.cache);
+        let lists = BlockLists::open(config.all_lists(), &config.cache);
         let mut lists = lists.map_err(|error| failed(&error))?;
         let mut blocker = lists.blocker(config.observe).map_err(|error| failed(&error))?;
         lists.load(Some(&mut blocker)).map_err(|error| failed(&error))?;
         blocker.commit().map_err(|error| failed(&error))?;
-        Ok(Self { lists, blocker, view, error: None })
+        Ok(Self { config: config.clone(), lists, blocker, view, error: None })
     }
 
-    /// Puts the present filter on interfaces without it.
+    /// Puts the present filter on interfaces without it, and takes any from those whose packets are not examined.
     fn attach(&self, interfaces: &[Interface]) -> Result<(), port::af_xdp::Error> {
         let filter: Arc<dyn IngressFilter> = Arc::clone(self.blocker.filter()) as _;
         for interface in interfaces {
-            if !interface.has_filter(&filter) {
-                interface.set_filter(Some(Arc::clone(&filter)))?;
+            let names = &self.config.interfaces;
+            let is_examined = names.is_empty() || names.contains(&interface.name());
+            let wanted = is_examined.then_some(&filter);
+            if !interface.has_filter(wanted) {
+                interface.set_filter(wanted.cloned())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the threads of the feeds.
+    fn start_feeds(&mut self) -> Result<(), StartError> {
+        self.lists.start_feeds().map_err(|error| StartError::BlockLists(error.to_string()))
+    }
+
+    /// Takes other lists in place of these, or other sources that a gate's policy allows.
+    fn reconfigure(&mut self, config: &BlockConfig) -> Result<(), StartError> {
+        match &config.allowed {
+            Some(allowed) if self.config.has_same_lists(config) => {
+                self.lists.set_allowed(&mut self.blocker, allowed);
+            }
+            _ => {
+                // The new lists read the file of bans.
+                self.lists.save(true);
+                let mut next = Self::load(config, Arc::clone(&self.view))?;
+                next.start_feeds()?;
+                next.attach(&self.view.interfaces()).map_err(StartError::Port)?;
+                *self = next;
             }
         }
         Ok(())
@@ -166,6 +194,18 @@ impl BlockListHandle {
         self.call(move |state| state.lists.execute(&mut state.blocker, &order))
     }
 
+    /// Takes other lists in place of the present ones, or other sources that a gate's policy allows, and returns when
+    /// they are in force.
+    ///
+    /// # Errors
+    ///
+    /// A list that cannot be read, or an error of the kernel: the former lists stay in force. A process without block
+    /// lists.
+    pub fn reconfigure(&self, config: &BlockConfig) -> Result<(), String> {
+        let config = config.clone();
+        self.call(move |state| Some(state.reconfigure(&config).map_err(|error| error.to_string())))
+    }
+
     /// Returns the lists with their counters; none without a thread that answers.
     pub(crate) fn status(&self) -> Vec<BlockList> {
         let list = |item| if let Item::BlockList(list) = item { Some(list) } else { None };
@@ -202,7 +242,7 @@ pub(crate) fn detach(interfaces: &[Interface]) -> Result<(), port::af_xdp::Error
 /// A list that cannot be read.
 pub fn check(config: &BlockConfig) -> io::Result<Vec<BlockList>> {
     let mut lists =
-        BlockLists::open(config.lists.clone(), &config.cache).map_err(io::Error::other)?;
+        BlockLists::open(config.all_lists(), &config.cache).map_err(io::Error::other)?;
     lists.load(None).map_err(io::Error::other)?;
     Ok(lists.held())
 }

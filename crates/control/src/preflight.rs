@@ -26,6 +26,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use config::BlockConfig;
 use feed::netlink::{
     AddressChange, AddressView, Follower, InterfaceSettings, Kernel, Link, Neighbor, RouteInfo,
     Rule,
@@ -37,6 +38,7 @@ use nix::unistd::Pid;
 use port::af_xdp;
 use threads::rights;
 
+use crate::block_lists;
 use crate::egress_queues::EgressQueues;
 use crate::links;
 use crate::plan::{self, PlannedInterface, WorkerPlan};
@@ -179,6 +181,17 @@ impl Findings {
     /// Adds a warning.
     pub fn warning(&mut self, what: &impl ToString) {
         self.0.push(Finding::Warning(what.to_string()));
+    }
+
+    /// Checks the block lists: that they can be read, and that none would be held.
+    pub fn block_lists(&mut self, block: &BlockConfig) {
+        match block_lists::check(block) {
+            Ok(held) => held.iter().for_each(|list| {
+                let reason = list.held.as_deref().unwrap_or_default();
+                self.error(&format!("block: {} would be held: {reason}", list.name));
+            }),
+            Err(error) => self.error(&format!("block: {error}")),
+        }
     }
 
     /// Checks the requirements of all daemons, and returns the kernel's description of the machine. With

@@ -77,7 +77,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl BlockedTable {
-    /// Sets the interface whose program drops the packets, by at most `capacity` prefixes of a family.
+    /// Sets the interface whose program drops the packets, by at most `capacity` prefixes of a family; 0: by none of the
+    /// policy, but by the lists in front of the gate.
     pub(super) fn set_front(&self, interface: Interface, capacity: usize) {
         let (requests, receiver) = sync_channel(0);
         let (front, state) = (interface.clone(), Arc::clone(&self.state));
@@ -93,7 +94,7 @@ impl BlockedTable {
 
     /// Replaces the contents of the table, and returns when the new ones are in force.
     pub(super) fn replace(&self, sources: &SourceLists) {
-        let Some(front) = self.front.get() else { return };
+        let Some(front) = self.front.get().filter(|front| front.capacity > 0) else { return };
         let (v4, omitted4) = fitting(&sources.drop_list_v4().collect::<Vec<_>>(), front.capacity);
         let (v6, omitted6) = fitting(&sources.drop_list_v6().collect::<Vec<_>>(), front.capacity);
         let (done, is_done) = sync_channel(1);

@@ -7,7 +7,7 @@
 //!                                      ├─ rules                    the rule of a flow, the version
 //!                                      ├─ maps                     flows and sources dropped by XDP
 //!                                      ├─ program store            flow programs
-//!                                      └─ reload: file, bundle ─► policy, senders: all or nothing
+//!                                      └─ reload: file, bundle ─► policy, senders, lists: all or nothing
 //! ```
 //!
 //! Every function here may block; no worker waits for it.
@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fib::Publisher;
@@ -37,6 +37,7 @@ use super::rings::QueryChannel;
 use super::rule_ids::RuleIds;
 use bundle::{AgentStatus, Bundle, DistributionMember, HealthSample, MemberConfig};
 use config::restart_message;
+use control::block_lists::BlockListHandle;
 use control::progress::Turns;
 use gate::sample::PacketSample;
 
@@ -65,6 +66,8 @@ pub(crate) struct GateController {
     secrets: Mutex<Option<(Publisher<Secrets>, Instant)>>,
     blocked: BlockedTable,
     inside: InsideMap,
+    /// The lists in front of the gate, if there are any.
+    block_lists: OnceLock<BlockListHandle>,
     // Declared, and so dropped, before the store, whose thread ends with the receiver's inbox.
     decisions: DecisionReceiver,
     programs: ProgramStore,
@@ -128,6 +131,7 @@ impl GateController {
             secrets: Mutex::default(),
             blocked: BlockedTable::default(),
             inside: InsideMap::default(),
+            block_lists: OnceLock::new(),
             decisions,
             programs,
             change: Mutex::default(),
@@ -209,12 +213,16 @@ impl GateController {
             self.decisions.set_front(front.clone());
         }
         let (rules, _) = self.active_rules();
-        if self.fixed.xdp_blocked_prefixes > 0 {
-            self.blocked.set_front(front.clone(), self.fixed.xdp_blocked_prefixes as usize);
-            self.blocked.replace(&rules.sources);
-        }
+        self.blocked.set_front(front.clone(), self.fixed.xdp_blocked_prefixes as usize);
+        self.blocked.replace(&rules.sources);
         self.inside.set_front(front.clone());
         self.inside.replace(&rules);
+    }
+
+    /// Sets the access to the lists in front of the gate, which are changed with the rules.
+    pub(super) fn set_block_lists(&self, lists: BlockListHandle) {
+        // A gate has one daemon.
+        let _ = self.block_lists.set(lists);
     }
 
     /// Reads the configuration again and applies the parts that may change: all of them or none.
@@ -255,6 +263,9 @@ impl GateController {
         let rules = Arc::new(rules);
         let candidate = CandidateEvaluation::new(&rules).map_err(|error| error.to_string())?;
         let prepared = self.decisions.prepare(&config.trust).map_err(|error| error.to_string())?;
+        if let (Some(lists), Some(block)) = (self.block_lists.get(), &config.block) {
+            lists.reconfigure(block)?;
+        }
         self.decisions.apply(prepared);
         active.policy.publish(Box::new(policy));
         self.programs.reload(&config);

@@ -68,8 +68,7 @@ impl GateDaemon {
     /// [`StartError`]; nothing is left behind then.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let system = |doing| move |source| StartError::System { doing, source };
-        let router = config.router();
-        present(&router, false, &by_name)?;
+        present(&config.router(), false, &by_name)?;
         let validate = |bundle: &Arc<bundle::Bundle>| {
             Config::load_over(&config.path, Some(bundle)).map_err(|error| error.to_string())
         };
@@ -209,7 +208,7 @@ impl GateDaemon {
         let hooks = HookFactory { frames: queue_slots(fixed) as u32, make: &mut make };
         let guard = Guard { role: Arc::clone(&controller) as _, hooks };
         let samples = Arc::clone(&controller);
-        let daemon = Daemon::start_guarded(router, guard, &move |query, metrics| {
+        let daemon = Daemon::start_guarded(config.router(), guard, &move |query, metrics| {
             let gate = Arc::clone(&samples) as Arc<dyn SampleSource>;
             Ok(Arc::new(Web::start(query, metrics, Some(gate))?))
         })?;
@@ -218,6 +217,7 @@ impl GateDaemon {
             let path = fixed.keep.as_deref().filter(|_| matches!(restored, Ok(1..)));
             path.map_or(Ok(()), std::fs::remove_file).and(restored)
         });
+        controller.set_block_lists(daemon.block_lists());
         if let Some(front) = daemon.interfaces().get(FRONT) {
             controller.set_front(front);
         }

@@ -43,6 +43,9 @@ pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
             ));
         }
     }
+    if let Some(block) = &config.block {
+        findings.block_lists(block);
+    }
     if let Some(keep) = &fixed.keep {
         findings.saved("flow_table.state_file", keep);
     }

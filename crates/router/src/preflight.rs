@@ -1,7 +1,6 @@
 //! The check of a router's configuration against this machine (`control::preflight`).
 
 use config::Config;
-use control::block_lists;
 use control::preflight::{Finding, Findings};
 use control::start::StartError;
 
@@ -14,13 +13,7 @@ pub fn check(config: &Config, offline: bool) -> Vec<Finding> {
     if !offline {
         findings.machine(config, !config.has_static_routes(), 0);
         if let Some(block) = &config.block {
-            match block_lists::check(block) {
-                Ok(held) => held.iter().for_each(|list| {
-                    let reason = list.held.as_deref().unwrap_or_default();
-                    findings.error(&format!("block: {} would be held: {reason}", list.name));
-                }),
-                Err(error) => findings.error(&format!("block: {error}")),
-            }
+            findings.block_lists(block);
         }
         if let Some(image) = &config.image {
             findings.saved("image.path", &image.path);

@@ -305,6 +305,11 @@ impl Daemon {
         .map_err(|source| StartError::Control { path: path.into(), source })
     }
 
+    /// Returns the access to the block lists.
+    pub fn block_lists(&self) -> BlockListHandle {
+        self.block_handle.clone()
+    }
+
     fn query_handle(&self) -> QueryHandle {
         let (control, view) = (self.handle.clone(), Arc::clone(&self.view));
         let flowspec = self.flows.status();

@@ -22,7 +22,7 @@ use toml::Spanned;
 use super::{Admission, Config, Fixed, IN_BUNDLE, Member, Rules, Side, SteeredBy, Trust, text};
 use crate::sender_limits::SenderLimits;
 use bundle::{Bundle, DistributionConfig, FileSource};
-use config::{Checker, ConfigError, DaemonSections, Problem, shape};
+use config::{BlockConfig, Checker, ConfigError, DaemonSections, Problem, shape};
 use datapath::PuntRates;
 
 /// The defaults of settings.
@@ -102,6 +102,11 @@ pub(super) fn check(
         log: file.log,
         punt: file.punt,
     };
+    let mut section = file.block;
+    let blocked = section.as_mut().map(|section| section.get_mut().take_policy());
+    let (prefixes, list_file) = blocked.unwrap_or_default();
+    let blocked = text::Sources { prefixes, file: list_file };
+    let lists = section.filter(|section| !section.get_ref().is_empty());
     let mut fixed = Fixed {
         front,
         back,
@@ -134,6 +139,7 @@ pub(super) fn check(
             "flow_table.xdp_blocked_prefixes",
             XDP_BLOCKED_PREFIXES,
         ),
+        has_block_lists: lists.is_some(),
         clamp_mss: file.tunnel.clamp_mss,
         udp: c.tunnel_port(file.tunnel.udp_port),
         sealed: false,
@@ -148,13 +154,15 @@ pub(super) fn check(
     let v1_sources = c.addresses(&file.decisions.v1_sources, "decisions.v1_sources");
     let (senders, limits) = senders(&mut c, file.sender, folder);
     let workers = fixed.daemon.cores.len();
+    let front = &fixed.front.name;
+    let mut block = lists.map(|section| BlockConfig::check_gate(&mut c, section, path, front));
     let (rules, programs) = match bundle {
         None => {
             let ruled = text::Ruled {
                 grantors: file.grantors,
                 policy: file.policy,
                 allow: file.allow,
-                block: file.block,
+                block: blocked,
                 program: file.program,
                 rules: file.rules,
             };
@@ -167,6 +175,9 @@ pub(super) fn check(
             rules_of_bundle(bundle, |_| ids, workers)?
         }
     };
+    if let Some(block) = &mut block {
+        block.allowed = Some(Arc::clone(&rules.allow));
+    }
     let tunnels = match authentication {
         Some((_, false)) => Vec::new(),
         stated => {
@@ -199,6 +210,7 @@ pub(super) fn check(
         path: path.into(),
         fixed,
         rules,
+        block,
         trust: Trust {
             senders,
             limits,

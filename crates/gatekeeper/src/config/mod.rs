@@ -52,6 +52,7 @@
 //! [block]                      # sources whose packets are dropped, except allowed ones
 //! prefixes = ["198.18.0.0/15"]
 //! file = "block.txt"
+//! lists = ["https://lists.example/drop.txt"]  # in front of the gate, with the other keys of `config::BlockConfig`
 //!
 //! [[sender]]                   # a sender of decisions, by version 2 of the protocol
 //! id = 1
@@ -114,7 +115,7 @@ use wire::udp;
 
 use crate::sender_limits::SenderLimits;
 use bundle::{Bundle, DistributionConfig, MemberConfig};
-use config::{self, ConfigError, DaemonConfig, MAIN, shape};
+use config::{self, BlockConfig, ConfigError, DaemonConfig, MAIN, shape};
 use datapath::ReversePathFilter;
 
 pub use check::check_bundle;
@@ -138,6 +139,8 @@ pub struct Config {
     pub fixed: Fixed,
     /// The actions by destination.
     pub rules: Rules,
+    /// The block lists in front of the gate, if there are any.
+    pub block: Option<BlockConfig>,
     /// The senders of decisions.
     pub trust: Trust,
     /// The flow programs that decisions may name.
@@ -181,6 +184,8 @@ pub struct Fixed {
     pub xdp_declined_flows: u32,
     /// The maximum number of blocked prefixes of each family that the XDP program drops; 0: none.
     pub xdp_blocked_prefixes: u32,
+    /// There are block lists in front of the gate.
+    pub has_block_lists: bool,
     /// The admission of flows to the table, if enabled.
     pub admission: Option<Admission>,
     /// The flow file, which keeps flows across a restart, if configured.
@@ -313,7 +318,7 @@ pub struct Trust {
 impl Fixed {
     /// Returns whether the XDP program looks up in tables, which takes `CAP_PERFMON`.
     pub fn looks_up_in_xdp(&self) -> bool {
-        self.xdp_blocked_prefixes > 0
+        self.xdp_blocked_prefixes > 0 || self.has_block_lists
     }
 
     /// Returns the maximum number of bytes between the outer and the inner IP header.
@@ -373,7 +378,8 @@ impl Config {
             interface(&self.fixed.front, front, self.fixed.rss),
             interface(&self.fixed.back, EarlyDropConfig::default(), None),
         ];
-        config::Config::of_role(&self.path, interfaces, self.fixed.daemon.clone())
+        let router = config::Config::of_role(&self.path, interfaces, self.fixed.daemon.clone());
+        config::Config { block: self.block.clone(), ..router }
     }
 }
 

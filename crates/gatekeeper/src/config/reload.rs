@@ -1,7 +1,7 @@
 //! The keys that a reload of a gate cannot change.
 //!
 //! Policies, lists, senders and programs are live: a reload applies them. All other keys hold as long as
-//! the gate runs. The comparison destructures, so that a new setting does not compile before its key is
+//! the gate runs, and so does whether there are block lists in front of it. The comparison destructures, so that a new setting does not compile before its key is
 //! stated here.
 
 use config::{ChangedKeys, ReloadClass};
@@ -12,7 +12,7 @@ impl Config {
     /// Lists the keys whose values differ and that only a restart changes.
     pub(crate) fn keys_needing_restart(&self, running: &Fixed) -> Vec<&'static str> {
         // Live: the rules, senders and programs of the file, or of its bundle.
-        let Self { path: _, fixed, rules: _, trust: _, programs: _, bundle: _ } = self;
+        let Self { path: _, fixed, rules: _, block: _, trust: _, programs: _, bundle: _ } = self;
         running.changed_keys(fixed).not_live()
     }
 }
@@ -34,6 +34,7 @@ impl Fixed {
             entries,
             xdp_declined_flows,
             xdp_blocked_prefixes,
+            has_block_lists,
             admission,
             keep,
             clamp_mss,
@@ -61,6 +62,7 @@ impl Fixed {
         compare(key, xdp_declined_flows, &new.xdp_declined_flows, &mut changed);
         let key = "flow_table.xdp_blocked_prefixes";
         compare(key, xdp_blocked_prefixes, &new.xdp_blocked_prefixes, &mut changed);
+        compare("block.lists", has_block_lists, &new.has_block_lists, &mut changed);
         compare("flow_table.state_file", keep, &new.keep, &mut changed);
         match (admission, &new.admission) {
             (Some(old), Some(new)) => old.compare(new, &mut changed),

@@ -348,3 +348,36 @@ fn published_lists_block_the_sources_that_a_scan_finds() {
     }
     assert!(counts[0] > 10 && counts[2] > 100, "{counts:?}");
 }
+
+#[test]
+fn lists_in_front_have_the_allowed_sources_before_them() {
+    let path = Path::new("/etc/fingerpost/gate.toml");
+    let section = "[allow]\nprefixes = [\"10.0.0.0/9\"]\n[block]\nprefixes = [\"10.0.0.0/8\"]\n";
+    let parse = |more: &str| Config::parse(&format!("{VALID}{section}{more}\n"), path);
+    let none = parse("").unwrap();
+    assert!(none.block.is_none() && none.router().block.is_none());
+    assert_eq!(none.rules.block.len(), 1);
+    let some = parse("lists = [\"drop\"]\nbans = \"/bans\"").unwrap();
+    assert_eq!((some.rules.block.len(), some.rules.allow.len()), (1, 1));
+    let lists = some.router().block.unwrap();
+    let names: Vec<String> = lists.all_lists().iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["[allow]", "/etc/fingerpost/drop", "bans"]);
+    assert_eq!(
+        (lists.interfaces.as_slice(), lists.allowed.unwrap().len()),
+        (&["eth0".into()][..], 1)
+    );
+    // Lists may change while the gate runs, but not whether it has any.
+    let other = parse("lists = [\"other\"]").unwrap();
+    assert!(other.keys_needing_restart(&some.fixed).is_empty());
+    assert_eq!(none.keys_needing_restart(&some.fixed), ["block.lists"]);
+    assert_eq!(other.keys_needing_restart(&none.fixed), ["block.lists"]);
+    let without = parse("xdp_blocked = 0").unwrap_err().to_string();
+    assert!(without.contains("unknown field `xdp_blocked`"), "{without}");
+    let error = parse("lists = [\"a\"]\ninterfaces = [\"eth1\"]").unwrap_err().to_string();
+    assert!(error.contains("block.interfaces: not available on a gate"), "{error}");
+    // The list of the policy is one of thirty.
+    let many = |count: usize| (0..count).map(|i| format!("\"{i}\"")).collect::<Vec<_>>().join(",");
+    assert!(parse(&format!("lists = [{}]", many(29))).is_ok());
+    let error = parse(&format!("lists = [{}]", many(30))).unwrap_err().to_string();
+    assert!(error.contains("block: 31 lists: at most 30 are possible"), "{error}");
+}

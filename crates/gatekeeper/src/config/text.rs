@@ -10,7 +10,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use bundle::config::DistributionSection;
-use config::{ControlSection, LogSection, MetricsSection, PuntSection, TimeSpan, WorkersSection};
+use config::{
+    BlockSection, ControlSection, LogSection, MetricsSection, PuntSection, TimeSpan, WorkersSection,
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,8 +26,7 @@ pub(super) struct File {
     pub(super) admission: Admission,
     #[serde(default)]
     pub(super) allow: Sources,
-    #[serde(default)]
-    pub(super) block: Sources,
+    pub(super) block: Option<Spanned<BlockSection>>,
     #[serde(default)]
     pub(super) grantors: Vec<Grantors>,
     #[serde(default)]

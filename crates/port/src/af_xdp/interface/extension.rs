@@ -38,10 +38,13 @@ impl Interface {
         })
     }
 
-    /// Returns whether frames pass through this filter.
-    pub fn has_filter(&self, filter: &Arc<dyn IngressFilter>) -> bool {
+    /// Returns whether frames pass through this filter, or through none.
+    pub fn has_filter(&self, filter: Option<&Arc<dyn IngressFilter>>) -> bool {
         let now = self.0.attachment.read().unwrap_or_else(PoisonError::into_inner);
-        now.extensions.filter.as_ref().is_some_and(|present| Arc::ptr_eq(present, filter))
+        match (&now.extensions.filter, filter) {
+            (Some(present), Some(filter)) => Arc::ptr_eq(present, filter),
+            (present, filter) => present.is_none() && filter.is_none(),
+        }
     }
 
     /// Drops frames by `filter` from now on, or none.
