@@ -92,10 +92,12 @@ for mode in copy xdp; do
     loses 203.0.113.5 && answered 203.0.113.200 || fail "other verdicts by an interface that is named in mode $mode"
     # Other lists, and none.
     put worse 198.51.100.0/24
+    ask ban 192.0.2.200 >/dev/null
     sed -i 's/^lists = .*/lists = ["worse"]/' "$work/router.toml"
     ask reload | has_line "applied block" || fail "the lists are not changed: $(tail -3 "$work/fingerpost.log")"
     loses 198.51.100.7 && answered 203.0.113.5 || fail "other verdicts by the new lists in mode $mode"
-    loses 2001:db8:9::5 || fail "a reload loses the bans"
+    loses 2001:db8:9::5 && loses 192.0.2.200 || fail "a reload loses the bans"
+    ask unban 192.0.2.200 >/dev/null
     sed -i 's/^lists = .*/lists = ["none"]/' "$work/router.toml"
     refuse 1 "reading the list $work/none: " ask reload
     loses 198.51.100.7 || fail "a reload that fails has an effect"

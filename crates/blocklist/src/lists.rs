@@ -138,10 +138,7 @@ impl BlockLists {
         for (number, entry) in self.entries.iter_mut().enumerate() {
             let content = match &mut entry.kind {
                 EntryKind::Read(list) => list.read(&mut protected, false)?,
-                EntryKind::Bans(bans) => {
-                    // A host whose addresses have changed starts all the same.
-                    Some(split(bans.prefixes().filter(|&prefix| is_harmless(prefix, &protected))))
-                }
+                EntryKind::Bans(bans) => Some(harmless(bans, &protected)),
             };
             let Some(blocker) = &mut blocker else { continue };
             if let Some((v4, v6)) = content {
@@ -151,6 +148,22 @@ impl BlockLists {
                 let (v4, v6) = split(entry.to().iter().copied());
                 blocker.replace_destinations(number, &v4, &v6);
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the file of bans again, which the lists before these have changed since, and commits.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read.
+    pub fn read_bans(&mut self, blocker: &mut Blocker) -> Result<(), ListError> {
+        let protected = Protected::of_this_host()?;
+        let Some((number, bans)) = self.bans() else { return Ok(()) };
+        bans.read()?;
+        let (v4, v6) = harmless(bans, &protected);
+        if blocker.replace(number, &v4, &v6) {
+            commit(blocker);
         }
         Ok(())
     }
@@ -425,6 +438,11 @@ impl Entry {
             EntryKind::Bans(bans) => bans.error().map(str::to_owned),
         }
     }
+}
+
+/// Returns the bans in force. A host whose addresses have changed starts all the same.
+fn harmless(bans: &Bans, protected: &Protected) -> Content {
+    split(bans.prefixes().filter(|&prefix| is_harmless(prefix, protected)))
 }
 
 /// Returns whether a ban of the last time does not cut this host off; logs why it does.

@@ -125,6 +125,16 @@ impl BlockState {
         Ok(())
     }
 
+    /// Reads the bans again that lists before these have saved.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read.
+    pub(crate) fn read_bans(&mut self) -> Result<(), StartError> {
+        let read = self.lists.read_bans(&mut self.blocker);
+        read.map_err(|error| StartError::BlockLists(error.to_string()))
+    }
+
     /// Starts the threads of the feeds.
     fn start_feeds(&mut self) -> Result<(), StartError> {
         self.lists.start_feeds().map_err(|error| StartError::BlockLists(error.to_string()))

@@ -193,11 +193,12 @@ impl Daemon {
     fn replace_block_lists(&mut self, state: Option<BlockState>) -> Result<(), StartError> {
         let interfaces = self.view.interfaces();
         match state {
-            Some(state) => {
-                // The former thread ends first: it would put its own filter back.
+            Some(mut state) => {
+                // The former thread ends first: it would put its own filter back, and it saves its last bans.
                 let before = self.block_lists.take();
                 self.block_handle.set(None);
                 drop(before);
+                state.read_bans()?;
                 let thread = BlockListThread::start(state, &interfaces)?;
                 self.block_handle.set(Some(&thread));
                 self.block_lists = Some(thread);
