@@ -44,3 +44,16 @@ run "$tiny" --rivals "$work/rivals.toml" --only bart,poptrie --rounds 1 >"$work/
 grep -q "Missing: bart: no compiler; it takes: Go" "$work/without" ||
     fail "a missing rival is passed over: $(cat "$work/without")"
 grep -q "poptrie" "$work/without" || fail "no engine is measured"
+
+# Every contestant drops packets of listed sources; without ipset the others do.
+"$bench" block --prefixes 5000 --rounds 1 --rate 500 --seconds 1 --packets 20000 -j --record "$work/record" >"$work/block.json" \
+    2>"$work/block.log" || fail "bench block: $(cat "$work/block.log")"
+wanted='["block", "pair", "lpm_trie", "nftables", "none"]'
+grep -q "without ipset: " "$work/block.log" || wanted="${wanted%]}, \"ipset\"]"
+json "assert [drops['contestant'] for drops in d['drops']] == $wanted, d" <"$work/block.json" || fail "other contestants"
+mkdir "$work/bin"
+ln -s "$(command -v nft)" "$(command -v ethtool)" "$(command -v ip)" "$(command -v unshare)" "$(command -v sh)" "$(command -v mount)" "$work/bin"
+PATH=$work/bin "$bench" block --prefixes 5000 --rounds 1 --rate 500 --seconds 1 --packets 20000 -j --record "$work/record" >"$work/block.json" \
+    2>"$work/block.log" || fail "bench block without ipset: $(cat "$work/block.log")"
+grep -q "without ipset: running ipset: " "$work/block.log" || fail "no note of ipset: $(cat "$work/block.log")"
+json 'assert "ipset" not in [drops["contestant"] for drops in d["drops"]], d' <"$work/block.json" || fail "ipset without ipset"

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 35] = [
+const PACKAGES: [Package; 37] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -42,6 +42,9 @@ const PACKAGES: [Package; 35] = [
     ("tcpdump", &["tcpdump", "--version"]),
     // Loses messages on the way, since the kernel here has no netem.
     ("nftables", &["nft", "--version"]),
+    // A contestant of `fingerpost-bench block`.
+    ("ipset", &["ipset", "version"]),
+    ("iptables", &["iptables", "--version"]),
     // Makes system calls fail.
     ("strace", &["strace", "--version"]),
     ("util-linux", &["setpriv", "--version"]),

@@ -1,5 +1,5 @@
 //! Packets of listed sources that are dropped a second on one core: this project's program, the same with
-//! `LPM_TRIE`, and nftables.
+//! `LPM_TRIE`, nftables, and ipset.
 //!
 //! ```text
 //!   generator: frame with the next listed source ─► redirect ─► v0 ═══ v1 ─► contestant drops and counts it
@@ -7,11 +7,9 @@
 //! ```
 //!
 //! The generator is an XDP program on live frames, faster than any contestant; the ring of v1 drops what does not
-//! fit. `none` drops every packet at once: the limit of the device and the generator. nftables has the
-//! prefixes in a set of intervals, and its rule at the ingress hook of the device, the earliest it has.
+//! fit. `none` drops every packet at once: the limit of the device and the generator.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use ::xdp::{Blocker, ListAction};
@@ -23,7 +21,10 @@ use nix::unistd::Pid;
 use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R10};
 use port::af_xdp::bpf::asm::{Action, Assembler, Cond, Helper, Op, Size, context};
 use port::af_xdp::bpf::{Kind, Link, LiveRun, Map, Mode, Program};
+use wire::checksum::checksum;
 
+use super::dropper::Dropper;
+use super::firewall::{Ipset, Nftables};
 use crate::xdp::{Namespace, trie};
 
 /// The destinations of the list of the contestant `pair`.
@@ -34,19 +35,21 @@ const SOURCES: u32 = 1 << 16;
 /// Frames between two flushes.
 const BATCH: u32 = 64;
 
-/// Where the source is in a frame of IPv4.
+/// Where the source, and the checksum of the header, are in a frame of IPv4.
 const SOURCE: i16 = 14 + 12;
+const CHECKSUM: i16 = 14 + 10;
 
-/// A way to drop packets at v1.
-pub(super) trait Dropper {
-    fn name(&self) -> &'static str;
-
-    /// Begins to drop.
-    fn start(&mut self) -> anyhow::Result<()>;
-
-    /// Ends, and returns how many packets it has dropped since the begin.
-    fn stop(&mut self) -> anyhow::Result<u64>;
-}
+/// A frame without source and checksum: IPv4, 50 bytes, a protocol for experiments (RFC 3692), to v1.
+const FRAME: [u8; 64] = {
+    let mut frame = [0; 64];
+    frame[5] = 1;
+    frame[11] = 2;
+    (frame[0], frame[6]) = (2, 2);
+    frame[12] = 0x08;
+    (frame[14], frame[17]) = (0x45, 50);
+    (frame[22], frame[23]) = (64, 253);
+    frame
+};
 
 /// An XDP program, with a counter that only grows.
 trait Filter {
@@ -167,64 +170,6 @@ impl Plain {
     }
 }
 
-/// A set of intervals, and a chain while it runs.
-struct Nftables;
-
-impl Nftables {
-    fn new(list: &[Prefix<u32>]) -> anyhow::Result<Self> {
-        let elements: Vec<String> = list.iter().map(ToString::to_string).collect();
-        nft(&format!(
-            "add table netdev bench\n\
-             add set netdev bench listed {{ type ipv4_addr; flags interval; auto-merge; }}\n\
-             add element netdev bench listed {{ {} }}\n",
-            elements.join(", ")
-        ))?;
-        Ok(Self)
-    }
-}
-
-impl Dropper for Nftables {
-    fn name(&self) -> &'static str {
-        "nftables"
-    }
-
-    fn start(&mut self) -> anyhow::Result<()> {
-        nft("add chain netdev bench drops { type filter hook ingress device v1 priority 0; }\n\
-             add rule netdev bench drops ip saddr @listed counter drop\n")
-    }
-
-    fn stop(&mut self) -> anyhow::Result<u64> {
-        let output = Command::new("nft")
-            .args(["-j", "list", "chain", "netdev", "bench", "drops"])
-            .output()?;
-        let list: serde_json::Value = serde_json::from_slice(&output.stdout).context("nft -j")?;
-        nft("delete chain netdev bench drops\n")?;
-        let items = list["nftables"].as_array().context("a list")?;
-        let terms = items.iter().filter_map(|item| item["rule"]["expr"].as_array()).flatten();
-        terms.map(|term| &term["counter"]["packets"]).find_map(|n| n.as_u64()).context("a counter")
-    }
-}
-
-/// Runs `nft -f -`.
-fn nft(commands: &str) -> anyhow::Result<()> {
-    let mut process = Command::new("nft")
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("running nft of nftables")?;
-    if let Some(mut input) = process.stdin.take() {
-        // After an error the process reads no more, and states it.
-        let _ = input.write_all(commands.as_bytes());
-    }
-    let output = process.wait_with_output()?;
-    // The other lines quote the commands, which may be a million elements.
-    let error = String::from_utf8_lossy(&output.stderr);
-    let error = error.lines().next().unwrap_or_default();
-    ensure!(output.status.success(), "nft: {} {error}", output.status);
-    Ok(())
-}
-
 /// Sends packets of listed sources into v0.
 struct Generator {
     program: Program,
@@ -238,9 +183,12 @@ impl Generator {
         let mut values = Vec::with_capacity(8 * SOURCES as usize);
         for _ in 0..SOURCES {
             let prefix = list[rng.usize(..list.len())];
-            let addr = rng.u32(prefix.addr()..=prefix.last());
-            values.extend(addr.to_be_bytes());
-            values.extend([0; 4]);
+            let source = rng.u32(prefix.addr()..=prefix.last()).to_be_bytes();
+            let mut header = FRAME[14..34].to_vec();
+            header[12..16].copy_from_slice(&source);
+            values.extend(source);
+            values.extend(checksum(&header).to_be_bytes());
+            values.extend([0; 2]);
         }
         sources.fill(0, &values)?;
         let cursor = Map::array(Kind::Array, "cursor", 8, 1)?;
@@ -258,12 +206,14 @@ impl Generator {
                 .map_lookup(&sources, -4)
                 .jump_if(Cond::Eq, R0, 0, drop)
                 .load(Size::Word, R1, R0, 0)
+                .load(Size::Half, R0, R0, 4)
                 .load(Size::Word, R2, R6, context::DATA)
                 .load(Size::Word, R3, R6, context::DATA_END)
                 .mov(R4, R2)
                 .add(R4, 34)
                 .jump_if(Cond::Gt, R4, R3, drop)
                 .store(Size::Word, R2, SOURCE, R1)
+                .store(Size::Half, R2, CHECKSUM, R0)
                 .mov(R1, if_nametoindex("v0")? as i32)
                 .mov(R2, 0)
                 .call(Helper::Redirect)
@@ -277,11 +227,9 @@ impl Generator {
 
     /// Sends packets, and returns the seconds.
     fn send(&self, packets: u32) -> anyhow::Result<f64> {
-        let mut frame = [0; 64];
-        frame[..15].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00, 0x45]);
         let begin = Instant::now();
         self.program
-            .run_live(&frame, LiveRun { ifindex: 0, queue: 0, repeat: packets, batch: BATCH })?;
+            .run_live(&FRAME, LiveRun { ifindex: 0, queue: 0, repeat: packets, batch: BATCH })?;
         Ok(begin.elapsed().as_secs_f64())
     }
 }
@@ -336,6 +284,10 @@ pub(super) fn measure(
         Box::new(Nftables::new(list)?),
         Attachable::new("none", ifindex, Plain::new(None)?),
     ];
+    match Ipset::new(list) {
+        Ok(ipset) => droppers.push(Box::new(ipset)),
+        Err(error) => eprintln!("fingerpost-bench: without ipset: {error:#}"),
+    }
     let generator = Generator::new(list, rng)?;
     let mut rates: Vec<(&'static str, Vec<f64>)> =
         droppers.iter().map(|dropper| (dropper.name(), Vec::new())).collect();

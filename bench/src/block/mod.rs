@@ -28,7 +28,9 @@ use super::clock::{Summary, pin};
 use super::record::Figure;
 use super::{Output, data};
 
+mod dropper;
 mod drops;
+mod firewall;
 
 /// The block lists of the data.
 const LISTS: [&str; 5] = [

@@ -55,8 +55,7 @@ impl Namespace {
             // /proc/sys/net is that of the calling thread's namespace.
             std::fs::write(path, value).with_context(|| format!("writing {path}"))?;
         }
-        let commands =
-            "link set lo up\nlink add v0 type veth peer name v1\nlink set v0 up\nlink set v1 up\n";
+        let commands = "link set lo up\nlink add v0 type veth peer name v1 address 02:00:00:00:00:01\nlink set v0 up\nlink set v1 up\n";
         ip(&["-batch", "-"], commands)?;
         Ok(Self { ifindex: if_nametoindex("v0")? })
     }
