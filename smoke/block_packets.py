@@ -27,6 +27,7 @@ GRANTOR, BACK = "02:00:00:00:02:02", "02:00:00:00:02:01"
 BYTES = 40
 # Sources that are on no list, and none of the gate's own or of what it protects: such are forged.
 MARKS = {"198.51.100.200", "2001:4860:4860::8888"}
+FLOWSPEC = "flowspec 127.0.0.1:1179"
 check = Checks()
 marks = iter(range(1000, 60000))
 
@@ -156,8 +157,11 @@ def front():
     """Lists in front of the gate, beside those of its policy."""
     policy = ["203.0.113.5", "2001:db8:9::5"]
     names = [entry["name"] for entry in control.show("block-lists")]
-    check("the allow-list comes first, then bans", names == ["[allow]", "bans", f"{work}/feed"], names)
+    check("the allow-list comes first, then bans", names == ["[allow]", "bans", f"{work}/feed", FLOWSPEC], names)
     judged("a list in front, and that of the policy", ["198.51.100.4", "203.0.113.200"], ["198.51.100.3", *policy])
+    # The session is established some seconds after the start.
+    check("a flow specification arrives", wait_until(lambda: prefixes_of(FLOWSPEC), 60) == 1, control.show("block-lists"))
+    judged("a flow specification", ["198.51.100.63", "198.51.100.128"], ["198.51.100.64", "198.51.100.127"], 1)
     # A file that changes, with a source that the policy allows.
     put("feed", "198.51.100.4", "203.0.113.0/24", "192.0.2.77", "2001:db8:9:1::5")
     wait_until(lambda: prefixes_of(f"{work}/feed") == 4)
@@ -191,15 +195,23 @@ def front():
     changes('lists = ["feed"]', 'lists = ["other"]')
     orders("ban", "198.51.100.9")
     orders("reload")
-    judged("other lists", ["198.51.100.4"], ["198.51.100.3", "198.51.100.9", "2001:db8:7::1"], 1)
+    blocked = ["198.51.100.9", "198.51.100.65", "2001:db8:7::1"]
+    judged("other lists", ["198.51.100.4"], ["198.51.100.3", *blocked], 1)
     changes('lists = ["other"]', 'lists = ["none"]')
     orders("reload", refused=f"reading the list {work}/none: ")
-    judged("the former lists after a refusal", ["198.51.100.4"], ["198.51.100.3", "2001:db8:7::1"], 1)
+    judged("the former lists after a refusal", ["198.51.100.4"], ["198.51.100.3", *blocked], 1)
     changes('lists = ["none"]', "")
     orders("reload")
-    judged("bans alone", ["198.51.100.3"], ["198.51.100.9", "2001:db8:7::1"], 1)
+    judged("bans and flow specifications alone", ["198.51.100.3"], blocked, 1)
+    changes('flowspec = "65001@127.0.0.1:1179"', 'flowspec = "65001@192.0.2.99:1179"')
+    orders("reload", refused="listening for BGP at 192.0.2.99:1179: ")
+    changes('flowspec = "65001@192.0.2.99:1179"', 'flowspec = "65001@127.0.0.1:1179"')
+    # The former speaker has ended its sessions, and listens again.
+    judged("the former ones after another refusal", ["198.51.100.3"], [entry for entry in blocked if entry != "198.51.100.65"], 1)
+    check("the flow specification is back", wait_until(lambda: prefixes_of(FLOWSPEC), 60) == 1, control.show("block-lists"))
     bans = f'bans = "{work}/bans"'
     changes(bans, "")
+    changes('flowspec = "65001@127.0.0.1:1179"', "")
     changes(f'cache = "{work}/cache"', "")
     orders("reload", refused="block.lists cannot be changed while the gate runs: restart the gate")
     changes('file = "block.txt"', f'file = "block.txt"\n{bans}\nlists = ["other"]\ncache = "{work}/cache"')

@@ -7,8 +7,10 @@
 # Packets of listed sources, of both families, never come out nor reach the gate's workers; those on the
 # allow-list do; another list takes the place of the first, and a bad one does not; a real list of
 # hundreds of thousands of prefixes; then the same by the workers alone (block_packets.py). Then lists in front of the
-# gate, as a router has them: files that change, bans, other lists by a reload; the policy's allow-list is before them.
+# gate, as a router has them: files that change, flow specifications by GoBGP, bans, other lists by a reload; the policy's
+# allow-list is before them.
 . "$(dirname "$0")/lib/gate_topology.sh"
+. "$(dirname "$0")/lib/gobgp.sh"
 data=${FINGERPOST_DATA:-$here/../shared/data}
 
 within gate ip addr add fd01::1/64 dev g0
@@ -50,7 +52,9 @@ guard workers 0
 guard both 2
 mkdir "$work/cache"
 echo 198.51.100.0/30 >"$work/feed"
-guard front 1048576 'lists = ["feed"]' "bans = \"$work/bans\"" "cache = \"$work/cache\""
+start_gobgp gate
+gobgp global rib -a ipv4-flowspec add match source 198.51.100.64/26 then discard
+guard front 1048576 'lists = ["feed"]' 'flowspec = "65001@127.0.0.1:1179"' "bans = \"$work/bans\"" "cache = \"$work/cache\""
 has_line "^2001:db8:7::/64$" <"$work/bans" || fail "the bans are not kept: $(cat "$work/bans")"
 # A gate's check refuses these.
 refused() { # MESSAGE LINE_OF_BLOCK
@@ -59,6 +63,7 @@ refused() { # MESSAGE LINE_OF_BLOCK
 }
 refused "block.interfaces: not available on a gate" 'interfaces = ["g1"]'
 refused 'block.lists: "http://" has no valid host' 'lists = ["http:\/\/"]'
+refused 'block.flowspec: an AS and an address are needed, as 65001@127.0.0.1:1179' 'flowspec = "127.0.0.1"'
 refused "block: no list of sources to drop" 'poll = "1h"'
 refused "block: reading the list $work/none: " 'lists = ["none"]'
 echo 10.2.0.0/24 >"$work/own"

@@ -5,8 +5,8 @@
 //!   ends ──────────────────┘─► file, at most once a second ─► entries after a restart
 //! ```
 //!
-//! The file has the form of any list, with `expires=` where a ban ends. It is written here, and read when the list
-//! takes the place of another one: a ban is never lost to an edit of the file, nor does an edit change a ban.
+//! The file has the form of any list, with `expires=` where a ban ends. It is written here and read at the start
+//! only: a ban is never lost to an edit of the file, nor does an edit change a ban.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -43,28 +43,16 @@ impl Bans {
     ///
     /// A file that cannot be read.
     pub(crate) fn open(path: PathBuf) -> Result<Self, ListError> {
-        let (entries, ends) = Default::default();
-        let mut bans = Self { path, entries, ends, is_dirty: false, saved: None, error: None };
-        bans.read()?;
-        Ok(bans)
-    }
-
-    /// Reads the file, if there is one, in place of the present bans.
-    ///
-    /// # Errors
-    ///
-    /// A file that cannot be read.
-    pub(crate) fn read(&mut self) -> Result<(), ListError> {
         let mut lines = Lines::default();
-        if self.path.exists() {
-            lines.read(&self.path)?;
+        if path.exists() {
+            lines.read(&path)?;
         }
         let ((v4, v6), ending) = lines.in_force(Timestamp::now());
         let all = v4.into_iter().map(AnyPrefix::V4).chain(v6.into_iter().map(AnyPrefix::V6));
-        self.entries = all.map(|prefix| (prefix, None)).collect();
-        self.entries.extend(ending.iter().map(|&(at, prefix)| (prefix, Some(at))));
-        self.ends = ending.into_iter().map(Reverse).collect();
-        Ok(())
+        let mut entries: BTreeMap<_, _> = all.map(|prefix| (prefix, None)).collect();
+        entries.extend(ending.iter().map(|&(at, prefix)| (prefix, Some(at))));
+        let ends = ending.into_iter().map(Reverse).collect();
+        Ok(Self { path, entries, ends, is_dirty: false, saved: None, error: None })
     }
 
     /// Returns the prefixes.

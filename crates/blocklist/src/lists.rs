@@ -101,7 +101,8 @@ impl BlockLists {
         self.entries.iter().flat_map(Entry::applied).sum()
     }
 
-    /// Starts the threads of the feeds, in the network namespace of the calling thread. Makes the folder of their files.
+    /// Starts the threads of the feeds that have none, in the network namespace of the calling thread. Makes the folder of
+    /// their files.
     ///
     /// # Errors
     ///
@@ -114,12 +115,28 @@ impl BlockLists {
             let is_first =
                 |file: &&Path| entry.source.is_feed() && files.insert(file.to_path_buf());
             let Some(file) = list.path().filter(is_first) else { continue };
+            if entry.feed.is_some() {
+                continue;
+            }
             if let Some(folder) = file.parent() {
                 fs::create_dir_all(folder).map_err(|error| ListError::of(folder, error))?;
             }
             entry.feed = entry.source.start(file)?;
         }
         Ok(())
+    }
+
+    /// Takes over the threads of the feeds that both have, and ends the others of `former`: a new one may listen at the
+    /// same address.
+    pub fn take_feeds(&mut self, former: &mut Self) {
+        for entry in &mut former.entries {
+            let Some(feed) = entry.feed.take() else { continue };
+            let is_same =
+                |new: &&mut Entry| new.source == entry.source && new.path() == entry.path();
+            if let Some(new) = self.entries.iter_mut().find(is_same) {
+                new.feed = Some(feed);
+            }
+        }
     }
 
     /// Returns the lists whose content is held.
@@ -138,7 +155,10 @@ impl BlockLists {
         for (number, entry) in self.entries.iter_mut().enumerate() {
             let content = match &mut entry.kind {
                 EntryKind::Read(list) => list.read(&mut protected, false)?,
-                EntryKind::Bans(bans) => Some(harmless(bans, &protected)),
+                EntryKind::Bans(bans) => {
+                    // A host whose addresses have changed starts all the same.
+                    Some(split(bans.prefixes().filter(|&prefix| is_harmless(prefix, &protected))))
+                }
             };
             let Some(blocker) = &mut blocker else { continue };
             if let Some((v4, v6)) = content {
@@ -148,22 +168,6 @@ impl BlockLists {
                 let (v4, v6) = split(entry.to().iter().copied());
                 blocker.replace_destinations(number, &v4, &v6);
             }
-        }
-        Ok(())
-    }
-
-    /// Reads the file of bans again, which the lists before these have changed since, and commits.
-    ///
-    /// # Errors
-    ///
-    /// A file that cannot be read.
-    pub fn read_bans(&mut self, blocker: &mut Blocker) -> Result<(), ListError> {
-        let protected = Protected::of_this_host()?;
-        let Some((number, bans)) = self.bans() else { return Ok(()) };
-        bans.read()?;
-        let (v4, v6) = harmless(bans, &protected);
-        if blocker.replace(number, &v4, &v6) {
-            commit(blocker);
         }
         Ok(())
     }
@@ -389,6 +393,14 @@ impl Entry {
         }
     }
 
+    /// Returns the file or the folder that the list is read from.
+    fn path(&self) -> Option<&Path> {
+        match &self.kind {
+            EntryKind::Read(list) => list.path(),
+            EntryKind::Bans(_) => None,
+        }
+    }
+
     pub(crate) fn action(&self) -> ListAction {
         match &self.kind {
             EntryKind::Read(list) => list.action(),
@@ -438,11 +450,6 @@ impl Entry {
             EntryKind::Bans(bans) => bans.error().map(str::to_owned),
         }
     }
-}
-
-/// Returns the bans in force. A host whose addresses have changed starts all the same.
-fn harmless(bans: &Bans, protected: &Protected) -> Content {
-    split(bans.prefixes().filter(|&prefix| is_harmless(prefix, protected)))
 }
 
 /// Returns whether a ban of the last time does not cut this host off; logs why it does.

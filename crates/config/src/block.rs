@@ -6,6 +6,8 @@
 //! allow = ["office.txt"]             # lists of sources that pass, whatever other lists contain them
 //! crowdsec = "http://127.0.0.1:8080" # the decisions of a CrowdSec engine
 //! crowdsec_key = "/etc/fingerpost/crowdsec.key"
+//! flowspec = "65001@127.0.0.1:1179"  # the sources that BGP flow specifications of sessions there discard
+//! flowspec_peers = ["192.0.2.7"]     # other hosts that may connect for them; default: none
 //! tables = [100]                     # the prefixes of the routes in these tables of the kernel
 //! bans = "/var/lib/fingerpost/bans"  # the prefixes that `fingerpost ban` and `unban` change
 //! cache = "/var/cache/fingerpost"    # what URLs, CrowdSec and tables have sent, for the next start
@@ -19,7 +21,8 @@
 //! action = "drop"                    # or "pass": with the lists of `allow`
 //! ```
 //!
-//! The lists have the order of `fingerpost block`: those of `allow`, the bans, `lists`, CrowdSec, tables.
+//! The lists have the order of `fingerpost block`: those of `allow`, the bans, `lists`, CrowdSec, flow specifications,
+//! tables.
 //!
 //! A gate has the same keys but `interfaces`: its lists are in front of the gate's front interface, and the sources that
 //! its policy allows are an allow list before them.
@@ -36,6 +39,8 @@ use toml::Spanned;
 use xdp::ListAction;
 
 use super::checker::Checker;
+use super::flowspec::FlowspecSpeaker;
+use super::peers::remote;
 use super::{Interface, TimeSpan};
 
 /// The folder of what lists from outside have sent.
@@ -99,6 +104,8 @@ pub struct BlockSection {
     allow: Vec<Spanned<String>>,
     crowdsec: Option<Spanned<String>>,
     crowdsec_key: Option<Spanned<PathBuf>>,
+    flowspec: Option<Spanned<String>>,
+    flowspec_peers: Vec<Spanned<String>>,
     tables: Vec<Spanned<u32>>,
     bans: Option<Spanned<PathBuf>>,
     cache: Option<Spanned<PathBuf>>,
@@ -168,6 +175,8 @@ fn check_lists(
         allow,
         crowdsec,
         crowdsec_key,
+        flowspec,
+        flowspec_peers,
         tables,
         bans,
         cache,
@@ -234,6 +243,18 @@ fn check_lists(
         }
         (None, None) => {}
     }
+    let remote = flowspec_peers.iter().filter_map(|peer| remote(c, peer, "block.flowspec_peers"));
+    let remote: Vec<_> = remote.collect();
+    match (&flowspec, flowspec_peers.first()) {
+        (Some(text), _) => match text.get_ref().parse::<FlowspecSpeaker>() {
+            Ok(speaker) => drop(Source::Flowspec(speaker.options(remote))),
+            Err(error) => c.problem(text, "block.flowspec", error),
+        },
+        (None, Some(peer)) => {
+            c.problem(peer, "block.flowspec_peers", "has no effect without `flowspec`");
+        }
+        (None, None) => {}
+    }
     for table in &tables {
         match table.get_ref() {
             0 => c.problem(table, "block.tables", "the kernel has no table 0: from 1"),
@@ -254,7 +275,7 @@ fn check_lists(
         if let Some(what) = blocklist::check(&config.all_lists()).err() {
             c.problem_at_line(line, "block", what.to_string());
         } else if config.lists.iter().all(|list| list.action == ListAction::Pass) {
-            let what = "no list of sources to drop: set `lists`, `pair`, `crowdsec`, `tables` or `bans`, or remove the section";
+            let what = "no list of sources to drop: set `lists`, `pair`, `crowdsec`, `flowspec`, `tables` or `bans`, or remove the section";
             c.problem_at_line(line, "block", what);
         }
     }
@@ -276,7 +297,7 @@ mod tests {
     fn lists_have_their_sources_and_intervals() {
         let section = "lists = ['a', '/b', 'https://lists.example/c']\nallow = ['d']\n\
                        crowdsec = 'http://127.0.0.1:8080'\ncrowdsec_key = '/key'\ntables = [100]\n\
-                       bans = '/bans'\nobserve = true";
+                       flowspec = '65001@10.0.0.1:1179'\nflowspec_peers = ['192.0.2.0/24']\nbans = '/bans'\nobserve = true";
         let block = parse(section).unwrap().unwrap();
         let names: Vec<String> = block.lists.iter().map(|list| list.source.to_string()).collect();
         let wanted = [
@@ -285,6 +306,7 @@ mod tests {
             "/b",
             "https://lists.example/c",
             "crowdsec http://127.0.0.1:8080/",
+            "flowspec 10.0.0.1:1179",
             "table 100",
             "/bans",
         ];
@@ -296,6 +318,16 @@ mod tests {
         let list = "/etc/fingerpost/a to";
         let wanted = [format!("{list} 192.0.2.0/24,2001:db8::1/128"), format!("{list} ::/0")];
         assert_eq!(names, wanted);
+        let speaker = block.lists.iter().find_map(|list| match &list.source {
+            Source::Flowspec(options) => Some(options),
+            _ => None,
+        });
+        let speaker = speaker.unwrap();
+        assert_eq!((speaker.own_as, speaker.peer_as, speaker.hold_time), (65001, 65001, 90));
+        assert_eq!(
+            (speaker.router_id.to_string().as_str(), speaker.peers.remote.len()),
+            ("10.0.0.1", 1)
+        );
         assert!(block.interfaces.is_empty() && block.allowed.is_none());
         let some = parse("bans = '/bans'\ninterfaces = ['a']").unwrap().unwrap();
         assert_eq!(some.interfaces, ["a"]);
@@ -321,6 +353,9 @@ mod tests {
             ("lists = ['http://']", "4: block.lists: "),
             ("crowdsec = 'http://x'", "4: block.crowdsec: needs `crowdsec_key`"),
             ("lists = ['a']\ncrowdsec_key = '/k'", "5: block.crowdsec_key: has no effect"),
+            ("flowspec = '127.0.0.1:1179'", "4: block.flowspec: an AS and an address are needed"),
+            ("flowspec = '0@127.0.0.1:1179'", "4: block.flowspec: an AS and an address are needed"),
+            ("lists = ['a']\nflowspec_peers = ['::1']", "5: block.flowspec_peers: has no effect"),
             ("tables = [0]", "4: block.tables: the kernel has no table 0"),
             ("bans = 'b'", "4: block.bans: \"b\" must be an absolute path"),
             ("lists = ['a']\npoll = '0s'", "5: block.poll: 0s is out of range: from 1s to 7days"),

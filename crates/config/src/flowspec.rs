@@ -14,8 +14,10 @@
 //!
 //! A peer can have packets dropped, so few are allowed unless the file states otherwise.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
 
+use feed::AnyPrefix;
 use feed::fpm::Peers;
 use flowspec::{FlowspecOptions, PORT};
 use serde::Deserialize;
@@ -32,10 +34,56 @@ pub const FLOWSPEC_LIST: &str = "flowspec";
 const ROUTERS: [&str; 2] = ["bird", "frr"];
 
 /// Returns the users of this host whose processes may connect as BGP routers, unless others are named.
-pub fn bgp_users() -> Vec<u32> {
+fn bgp_users() -> Vec<u32> {
     let mut users = Peers::default().users;
     users.extend(ROUTERS.iter().filter_map(|name| user_number(name)));
     users
+}
+
+/// The hold time that the speaker of a block list offers.
+const BLOCK_LIST_HOLD_TIME: u16 = 90;
+
+/// The speaker of a block list: its AS, which is that of its peers, and the address and port at which they connect, as in
+/// `65001@127.0.0.1:1179`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowspecSpeaker {
+    own_as: u32,
+    listen: SocketAddr,
+}
+
+impl FlowspecSpeaker {
+    /// Returns the options for sessions with BGP routers of this host, and of other hosts in `remote`. The identifier is
+    /// the address.
+    pub fn options(self, remote: Vec<AnyPrefix>) -> FlowspecOptions {
+        let router_id = match self.listen.ip() {
+            IpAddr::V4(address) if !address.is_unspecified() => address,
+            _ => Ipv4Addr::LOCALHOST,
+        };
+        FlowspecOptions {
+            listen: self.listen,
+            own_as: self.own_as,
+            peer_as: self.own_as,
+            router_id,
+            hold_time: BLOCK_LIST_HOLD_TIME,
+            peers: Peers { users: bgp_users(), remote },
+        }
+    }
+}
+
+impl FromStr for FlowspecSpeaker {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = || format!("an AS and an address are needed, as 65001@127.0.0.1:{PORT}");
+        let (own_as, listen) = text.split_once('@').ok_or_else(form)?;
+        let own_as = own_as.parse().ok().filter(|&number| !is_reserved(number)).ok_or_else(form)?;
+        Ok(Self { own_as, listen: listen.parse().map_err(|_| form())? })
+    }
+}
+
+/// Returns whether no router has this AS (RFC 7607, RFC 6793, RFC 7300).
+fn is_reserved(number: u32) -> bool {
+    matches!(number, 0 | 23456 | u32::MAX)
 }
 
 /// The flow specifications of the configuration.
@@ -76,9 +124,7 @@ pub(super) fn check(c: &mut Checker<'_>, section: FlowspecSection) -> Option<Flo
         peers: remote_peers,
     } = section;
     for (number, key) in [(Some(&own_as), "flowspec.as"), (peer_as.as_ref(), "flowspec.peer_as")] {
-        if let Some(number) =
-            number.filter(|number| matches!(*number.get_ref(), 0 | 23456 | u32::MAX))
-        {
+        if let Some(number) = number.filter(|number| is_reserved(*number.get_ref())) {
             c.problem(
                 number,
                 key,

@@ -118,7 +118,7 @@ pub use block::{BlockConfig, BlockSection};
 pub use checker::Checker;
 pub use daemon::{ControlSection, DaemonConfig, DaemonSections, WorkersSection};
 pub use egress_queue::EgressQueueConfig;
-pub use flowspec::{FLOWSPEC_LIST, FlowspecConfig, bgp_users};
+pub use flowspec::{FLOWSPEC_LIST, FlowspecConfig, FlowspecSpeaker};
 pub use logging::{Level, LogSection};
 pub use metrics::{Metrics, MetricsSection, is_host_name};
 pub use punt::PuntSection;

@@ -10,9 +10,8 @@
 //! `blocked`. An interface that is only observed drops nothing.
 //!
 //! A new interface gets the filter before its workers start (`BlockListThread::attach`), one that replaces another
-//! device has it already. A reload whose `[block]` differs starts another thread with lists of its own, whose counters
-//! begin at zero; the former filter stays until the new one replaces it. A gate's lists change in the same thread
-//! (`BlockListHandle::reconfigure`), because a client's thread reloads a gate.
+//! device has it already. After a reload whose `[block]` differs, the thread goes on with new lists, whose counters begin
+//! at zero (`BlockListHandle::reconfigure`); the former filter stays until the new one replaces it.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -125,36 +124,36 @@ impl BlockState {
         Ok(())
     }
 
-    /// Reads the bans again that lists before these have saved.
-    ///
-    /// # Errors
-    ///
-    /// A file that cannot be read.
-    pub(crate) fn read_bans(&mut self) -> Result<(), StartError> {
-        let read = self.lists.read_bans(&mut self.blocker);
-        read.map_err(|error| StartError::BlockLists(error.to_string()))
-    }
-
     /// Starts the threads of the feeds.
     fn start_feeds(&mut self) -> Result<(), StartError> {
         self.lists.start_feeds().map_err(|error| StartError::BlockLists(error.to_string()))
     }
 
-    /// Takes other lists in place of these, or other sources that a gate's policy allows.
+    /// Takes other lists in place of these, or other sources that a gate's policy allows. Feeds that both have go on.
     fn reconfigure(&mut self, config: &BlockConfig) -> Result<(), StartError> {
-        match &config.allowed {
-            Some(allowed) if self.config.has_same_lists(config) => {
-                self.lists.set_allowed(&mut self.blocker, allowed);
+        if self.config.has_same_lists(config) {
+            if self.config.allowed != config.allowed {
+                if let Some(allowed) = &config.allowed {
+                    self.lists.set_allowed(&mut self.blocker, allowed);
+                }
+                self.config = config.clone();
             }
-            _ => {
-                // The new lists read the file of bans.
-                self.lists.save(true);
-                let mut next = Self::load(config, Arc::clone(&self.view))?;
-                next.start_feeds()?;
-                next.attach(&self.view.interfaces()).map_err(StartError::Port)?;
-                *self = next;
-            }
+            return Ok(());
         }
+        // The new lists read the file of bans.
+        self.lists.save(true);
+        let mut next = Self::load(config, Arc::clone(&self.view))?;
+        next.lists.take_feeds(&mut self.lists);
+        let interfaces = self.view.interfaces();
+        let attach = |next: &Self| next.attach(&interfaces).map_err(StartError::Port);
+        if let Err(error) = next.start_feeds().and_then(|()| attach(&next)) {
+            self.lists.take_feeds(&mut next.lists);
+            if let Err(error) = self.start_feeds() {
+                log::error!("the former lists do not change any more: {error}");
+            }
+            return Err(error);
+        }
+        *self = next;
         Ok(())
     }
 
@@ -205,15 +204,16 @@ impl BlockListHandle {
     }
 
     /// Takes other lists in place of the present ones, or other sources that a gate's policy allows, and returns when
-    /// they are in force.
+    /// they are in force. Feeds that both have go on.
     ///
     /// # Errors
     ///
     /// A list that cannot be read, or an error of the kernel: the former lists stay in force. A process without block
     /// lists.
-    pub fn reconfigure(&self, config: &BlockConfig) -> Result<(), String> {
+    pub fn reconfigure(&self, config: &BlockConfig) -> Result<(), StartError> {
         let config = config.clone();
-        self.call(move |state| Some(state.reconfigure(&config).map_err(|error| error.to_string())))
+        let done = self.call(move |state| Some(Ok(state.reconfigure(&config))));
+        done.map_err(StartError::BlockLists)?
     }
 
     /// Returns the lists with their counters; none without a thread that answers.

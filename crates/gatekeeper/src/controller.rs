@@ -264,7 +264,7 @@ impl GateController {
         let candidate = CandidateEvaluation::new(&rules).map_err(|error| error.to_string())?;
         let prepared = self.decisions.prepare(&config.trust).map_err(|error| error.to_string())?;
         if let (Some(lists), Some(block)) = (self.block_lists.get(), &config.block) {
-            lists.reconfigure(block)?;
+            lists.reconfigure(block).map_err(|error| error.to_string())?;
         }
         self.decisions.apply(prepared);
         active.policy.publish(Box::new(policy));

@@ -12,7 +12,7 @@
 //! However the process ends, the kernel removes the program from the interfaces with its descriptors.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,13 +28,11 @@ use api::{Item, Message};
 use blocklist::feed::crowdsec;
 use blocklist::feed::http::DEFAULT_INTERVAL as URL_INTERVAL;
 use blocklist::{BlockLists, ListConfig, Source};
-use config::{CONTROL, bgp_users, is_host_name};
+use config::{CONTROL, FlowspecSpeaker, is_host_name};
 use control::handle::{ControlHandle, channel};
 use control::server::{ReplyWriter, RequestError, Responder, Server};
 use feed::AnyPrefix;
-use feed::fpm::Peers;
 use fetch::Url;
-use flowspec::{FlowspecOptions, PORT};
 use output::progress;
 use port::af_xdp::bpf::Program;
 use sd_notify::NotifyState;
@@ -50,9 +48,6 @@ use attachment::{Attachment, ModeChoice};
 
 /// The interval at which files and signals are looked at.
 const TURN: Duration = Duration::from_millis(100);
-
-/// The hold time of BGP sessions, in seconds.
-const FLOWSPEC_HOLD_TIME: u16 = 90;
 
 /// The arguments of `block`.
 #[derive(clap::Args)]
@@ -87,8 +82,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TABLE", group = "lists", value_parser = clap::value_parser!(u32).range(1..))]
     table: Vec<u32>,
     /// AS and address at which BGP sessions bring flow specifications, whose discarded sources are a list
-    #[arg(long, value_name = "AS@ADDRESS:PORT", group = "lists", value_parser = parse_flowspec)]
-    flowspec: Option<(u32, SocketAddr)>,
+    #[arg(long, value_name = "AS@ADDRESS:PORT", group = "lists")]
+    flowspec: Option<FlowspecSpeaker>,
     /// Address or prefix of other hosts that may connect for --flowspec; may be given several times
     #[arg(long, value_name = "PREFIX", requires = "flowspec", value_parser = blocklist::parse_prefix)]
     flowspec_peer: Vec<AnyPrefix>,
@@ -262,14 +257,6 @@ fn name_rights(error: BlockError) -> anyhow::Error {
     }
 }
 
-/// Reads an AS, and the address and port at which its routers connect.
-fn parse_flowspec(text: &str) -> Result<(u32, SocketAddr), String> {
-    let form = || format!("an AS and an address are needed, as 65001@127.0.0.1:{PORT}");
-    let (own_as, listen) = text.split_once('@').ok_or_else(form)?;
-    let own_as = own_as.parse().ok().filter(|number| *number != 0).ok_or_else(form)?;
-    Ok((own_as, listen.parse().map_err(|_| form())?))
-}
-
 /// Reads a host name.
 fn parse_host(text: &str) -> Result<String, String> {
     match is_host_name(text) {
@@ -306,22 +293,8 @@ fn configure(args: &Args) -> anyhow::Result<Vec<ListConfig>> {
         let interval = interval(crowdsec::DEFAULT_INTERVAL);
         drop(Source::Crowdsec { url: url.clone(), key_file: file.clone(), interval });
     }
-    if let Some((own_as, listen)) = args.flowspec {
-        let router_id = match listen.ip() {
-            IpAddr::V4(address) if !address.is_unspecified() => address,
-            _ => Ipv4Addr::LOCALHOST,
-        };
-        let peers = Peers { users: bgp_users(), remote: args.flowspec_peer.clone() };
-        let hold_time = FLOWSPEC_HOLD_TIME;
-        let peer_as = own_as;
-        drop(Source::Flowspec(FlowspecOptions {
-            listen,
-            own_as,
-            peer_as,
-            router_id,
-            hold_time,
-            peers,
-        }));
+    if let Some(speaker) = args.flowspec {
+        drop(Source::Flowspec(speaker.options(args.flowspec_peer.clone())));
     }
     args.table.iter().for_each(|&table| drop(Source::Table(table)));
     args.bans.iter().for_each(|file| drop(Source::Bans(file.clone())));

@@ -46,7 +46,7 @@ use crate::kernel_sync::KernelSync;
 use crate::plane::{ActiveList, Plane, PlanePort};
 use crate::start::{StartError, Started, Unserved, open, open_one, present, wanted_queues};
 use crate::view::Seen;
-use config::{self, ChangedKeys, Config, ConfigError, ReloadClass};
+use config::{self, BlockConfig, ChangedKeys, Config, ConfigError, ReloadClass};
 use datapath::WantReceiver;
 
 /// The interval between checks for changed rules.
@@ -174,40 +174,50 @@ impl Daemon {
             .follow(config.flowspec.as_ref())
             .map_err(system(LISTEN_BGP))
             .map_err(ReloadError::Start)?;
-        let block_lists = (config.block != self.config.block).then(|| {
-            let load = |config| BlockState::load(config, Arc::clone(&self.view));
-            config.block.as_ref().map(load).transpose()
+        let has_lists = config.block.is_some();
+        let prepared = self.prepare_block_lists(config.block.as_ref());
+        let applied = prepared.map_err(ReloadError::Start).and_then(|loaded| {
+            let applied = self.apply(config, &changed)?;
+            self.finish_block_lists(loaded, has_lists).map_err(ReloadError::Start)?;
+            Ok(applied)
         });
-        let block_lists = block_lists.transpose().map_err(ReloadError::Start)?;
-        let applied = self.apply(config, &changed);
-        if let (Ok(_), Some(state)) = (&applied, block_lists) {
-            self.replace_block_lists(state).map_err(ReloadError::Start)?;
-        }
         if applied.is_err() {
             self.flows.restore(self.config.flowspec.as_ref());
+            if let (Some(block), true) = (&self.config.block, self.block_lists.is_some())
+                && let Err(error) = self.block_handle.reconfigure(block)
+            {
+                log::error!("after a reload that failed: {error}");
+            }
         }
         applied
     }
 
-    /// Puts other block lists in place of the present ones, or none.
-    fn replace_block_lists(&mut self, state: Option<BlockState>) -> Result<(), StartError> {
+    /// Puts other block lists in place of the present ones; loads them if there are none.
+    fn prepare_block_lists(
+        &self,
+        new: Option<&BlockConfig>,
+    ) -> Result<Option<BlockState>, StartError> {
+        match (&self.config.block, new) {
+            (Some(_), Some(new)) => self.block_handle.reconfigure(new).map(|()| None),
+            (None, Some(new)) => BlockState::load(new, Arc::clone(&self.view)).map(Some),
+            (_, None) => Ok(None),
+        }
+    }
+
+    /// Starts the lists that were loaded, or ends the present ones if there are to be none.
+    fn finish_block_lists(
+        &mut self,
+        loaded: Option<BlockState>,
+        has_lists: bool,
+    ) -> Result<(), StartError> {
         let interfaces = self.view.interfaces();
-        match state {
-            Some(mut state) => {
-                // The former thread ends first: it would put its own filter back, and it saves its last bans.
-                let before = self.block_lists.take();
-                self.block_handle.set(None);
-                drop(before);
-                state.read_bans()?;
-                let thread = BlockListThread::start(state, &interfaces)?;
-                self.block_handle.set(Some(&thread));
-                self.block_lists = Some(thread);
-            }
-            None => {
-                self.block_handle.set(None);
-                self.block_lists = None;
-                block_lists::detach(&interfaces).map_err(StartError::Port)?;
-            }
+        if let Some(state) = loaded {
+            let thread = BlockListThread::start(state, &interfaces)?;
+            self.block_handle.set(Some(&thread));
+            self.block_lists = Some(thread);
+        } else if !has_lists && self.block_lists.take().is_some() {
+            self.block_handle.set(None);
+            block_lists::detach(&interfaces).map_err(StartError::Port)?;
         }
         Ok(())
     }
