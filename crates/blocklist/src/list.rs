@@ -76,11 +76,14 @@ impl List {
         self.place.path()
     }
 
-    /// Gives a list in memory other prefixes, to be read.
-    pub(crate) fn give(&mut self, prefixes: &Arc<[AnyPrefix]>) {
-        if let Place::Memory { prefixes: present, version } = &mut self.place {
-            *present = Arc::clone(prefixes);
-            *version += 1;
+    /// Gives a list in memory other prefixes, to be read, and returns the former ones; `None` for a list of files.
+    pub(crate) fn give(&mut self, prefixes: &Arc<[AnyPrefix]>) -> Option<Arc<[AnyPrefix]>> {
+        match &mut self.place {
+            Place::Memory { prefixes: present, version } => {
+                *version += 1;
+                Some(std::mem::replace(present, Arc::clone(prefixes)))
+            }
+            Place::File(_) => None,
         }
     }
 
@@ -327,7 +330,7 @@ mod tests {
         assert!(list.has_changed() && list.path().is_none());
         let (v4, v6) = list.read(&mut Protected::default(), false).unwrap().unwrap();
         assert_eq!((v4.len(), v6.len(), list.has_changed()), (2, 1, false));
-        list.give(&prefixes(&["2001:db8::/32"]));
+        assert_eq!(list.give(&prefixes(&["2001:db8::/32"])).unwrap().len(), 4);
         assert!(list.has_changed());
         let content = list.read(&mut Protected::default(), false).unwrap();
         assert_eq!(content, Some((vec![], vec!["2001:db8::/32".parse().unwrap()])));

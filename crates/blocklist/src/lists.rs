@@ -200,13 +200,30 @@ impl BlockLists {
     }
 
     /// Replaces the sources that a gate's policy allows, and applies them as [`turn`](Self::turn) applies changes.
-    pub fn set_allowed(&mut self, blocker: &mut Blocker, prefixes: &Arc<[AnyPrefix]>) {
-        for entry in &mut self.entries {
-            if let EntryKind::Read(list) = &mut entry.kind {
-                list.give(prefixes);
-            }
-        }
+    ///
+    /// # Errors
+    ///
+    /// A list after them would cut this host off: the former sources stay.
+    pub fn set_allowed(
+        &mut self,
+        blocker: &mut Blocker,
+        prefixes: &Arc<[AnyPrefix]>,
+    ) -> Result<(), ListError> {
+        let Some((number, former)) = self.give(prefixes) else { return Ok(()) };
         self.turn(blocker, false);
+        let Some(reason) = self.entries[number].held() else { return Ok(()) };
+        let error = ListError::new(format!("{}: {reason}", self.entries[number].name()));
+        self.give(&former);
+        self.turn(blocker, false);
+        Err(error)
+    }
+
+    /// Gives the list of a gate's policy other prefixes; returns its number and the former ones, if there is one.
+    fn give(&mut self, prefixes: &Arc<[AnyPrefix]>) -> Option<(usize, Arc<[AnyPrefix]>)> {
+        self.entries.iter_mut().enumerate().find_map(|(number, entry)| match &mut entry.kind {
+            EntryKind::Read(list) => Some((number, list.give(prefixes)?)),
+            EntryKind::Bans(_) => None,
+        })
     }
 
     /// Writes the file of bans, if it is time or the end.

@@ -132,10 +132,9 @@ impl BlockState {
     /// Takes other lists in place of these, or other sources that a gate's policy allows. Feeds that both have go on.
     fn reconfigure(&mut self, config: &BlockConfig) -> Result<(), StartError> {
         if self.config.has_same_lists(config) {
-            if self.config.allowed != config.allowed {
-                if let Some(allowed) = &config.allowed {
-                    self.lists.set_allowed(&mut self.blocker, allowed);
-                }
+            if let Some(allowed) = config.allowed.as_ref().filter(|_| self.config != *config) {
+                let set = self.lists.set_allowed(&mut self.blocker, allowed);
+                set.map_err(|error| StartError::BlockLists(error.to_string()))?;
                 self.config = config.clone();
             }
             return Ok(());
