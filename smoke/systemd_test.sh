@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# The service units under a booted systemd, in a container of systemd-nspawn in a network namespace of
-# the test. Its root file system is an overlay over that of this machine.
+# The Debian package, and its service units under a booted systemd, in a container of systemd-nspawn in a network
+# namespace of the test. Its root file system is an overlay over that of this machine.
 #
 #   source s0 ── eth0 router (systemd, fingerpost.service) eth1 ── a0 a
 #
-# First `systemd-analyze security` must rate every unit at most 2.7. The test creates eth1 only after the
+# First `systemd-analyze security` must rate every unit at most 2.5. The test creates eth1 only after the
 # boot: the unit waits for it. The process is not root, has few capabilities and a seccomp filter, forwards
 # and reloads, and systemd restarts it after a SIGKILL. Then the unit of block lists, the gate's and the grantor's
-# start.
+# start. An upgrade restarts what runs and keeps the configuration; after a removal and a purge nothing is left but what
+# Debian's policy leaves.
 . "$(dirname "$0")/lib/namespaces.sh"
 
 for unit in fingerpost fingerpost-block fingerpost-gate fingerpost-grantor; do
     # --offline rates the file alone: a machine without a service manager has no units to look up.
-    rated=$(systemd-analyze security --offline=true --threshold=27 "$here/packaging/$unit.service" | tail -1) ||
-        fail "$unit.service: $rated, and at most 2.7 is allowed"
+    rated=$(systemd-analyze security --offline=true --threshold=25 "$here/packaging/$unit.service" | tail -1) ||
+        fail "$unit.service: $rated, and at most 2.5 is allowed"
     echo "   $unit.service:${rated##*service:}"
 done
 
@@ -42,13 +43,30 @@ unmount() {
 }
 trap 'status=$?; set +e; unmount; (exit $status); leave' EXIT
 
-install -m 755 "$program" "$root/usr/local/bin/fingerpost"
-cp "$here"/packaging/*.service "$root/etc/systemd/system/"
-mkdir -p "$root/etc/sysusers.d" "$root/etc/tmpfiles.d"
-install -m 644 "$here/packaging/fingerpost.sysusers" "$root/etc/sysusers.d/fingerpost.conf"
-install -m 644 "$here/packaging/fingerpost.tmpfiles" "$root/etc/tmpfiles.d/fingerpost.conf"
-mkdir -p "$root/etc/fingerpost"
-echo 'interface = [{ name = "eth0" }, { name = "eth1" }]' >"$root/etc/fingerpost/run.toml"
+# The same program gives the same bytes.
+pack() { "$(dirname "$bench")/xtask" deb --program "$program" -o "$1" >/dev/null 2>"$1.log" || fail "no package: $(cat "$1.log")"; }
+pack "$work/first" &
+first=$!
+pack "$work/second"
+wait "$first"
+cmp "$work"/first/*.deb "$work"/second/*.deb || fail "two packages of one program differ"
+cp "$work"/first/*.deb "$root/first.deb"
+# A later version of the same files, without the time to compress them.
+dpkg-deb --raw-extract "$root/first.deb" "$work/newer"
+sed -i 's/^Version: .*/&+newer/' "$work/newer/DEBIAN/control"
+dpkg-deb --root-owner-group -Znone --build "$work/newer" "$root/newer.deb" >"$work/newer.log"
+python3 -c 'import json,sys; d = json.load(sys.stdin); assert d["bomFormat"] == "CycloneDX" and len(d["components"]) > 100, d' \
+    < <(dpkg-deb --fsys-tarfile "$root/first.deb" | tar -xO ./usr/share/doc/fingerpost/sbom.cdx.json) || fail "no bill of materials"
+# Otherwise dpkg starts and stops nothing, as in the image of a container.
+rm -f "$root/usr/sbin/policy-rc.d"
+chroot "$root" dpkg --install /first.deb >"$work/dpkg.log" 2>&1 || fail "dpkg: $(cat "$work/dpkg.log")"
+[ "$(chroot "$root" stat -c '%U:%G %a' /etc/fingerpost)" = "root:fingerpost 750" ] || fail "the folder of the configuration"
+for file in run gate; do
+    words=(run --check --offline -c "/etc/fingerpost/$file.toml")
+    [ "$file" = run ] || words=(gate check --offline -c "/etc/fingerpost/$file.toml")
+    chroot "$root" fingerpost "${words[@]}" >"$work/check.log" 2>&1 || fail "the example $file.toml: $(cat "$work/check.log")"
+done
+echo '# An operator'"'"'s change.' >>"$root/etc/fingerpost/run.toml"
 echo 10.0.0.2 >"$root/etc/fingerpost/unwanted"
 echo 'BLOCK_OPTIONS="eth0 --block /etc/fingerpost/unwanted --bans /var/lib/fingerpost-block/bans --metrics 127.0.0.1:9275"' \
     >"$root/etc/fingerpost/block.env"
@@ -64,7 +82,6 @@ CONFIG
 grantor_config '"eth0", "eth1"' 10.9.1.100 10.0.0.2 1 grantor.key >"$root/etc/fingerpost/grantor.toml"
 "$program" grantor policy aimd >"$root/etc/fingerpost/policy.lua"
 (umask 077; printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$root/etc/fingerpost/grantor.key")
-systemd-sysusers --root="$root" fingerpost.conf
 chown fingerpost:fingerpost "$root/etc/fingerpost/grantor.key" 2>/dev/null ||
     chown "$(awk -F: '$1 == "fingerpost" { print $3 ":" $4 }' "$root/etc/passwd")" "$root/etc/fingerpost/grantor.key"
 # The boot starts these units and no other that this machine has installed.
@@ -74,7 +91,7 @@ Requires=systemd-journald.service systemd-tmpfiles-setup.service
 Wants=fingerpost.service
 UNIT
 sed -i '/^\[Unit\]/a DefaultDependencies=no\nAfter=systemd-journald.service systemd-tmpfiles-setup.service' \
-    "$root"/etc/systemd/system/fingerpost*.service
+    "$root"/usr/lib/systemd/system/fingerpost*.service
 echo "Fingerpost test" >"$root/etc/hostname"
 rm -f "$root/etc/machine-id"
 
@@ -168,3 +185,24 @@ for unit in fingerpost-gate fingerpost-grantor; do
     echo "   $unit.service: starts without root, reloads, stops"
 done
 machine test -s /var/lib/fingerpost/flows || fail "the gate leaves no flows in its state folder"
+
+# An upgrade restarts the services that run, and keeps the configuration.
+machine systemctl start fingerpost
+wait_for 30 is fingerpost active || { journal fingerpost; fail "the unit does not start again"; }
+old=$(process fingerpost)
+machine dpkg --install /newer.deb >"$work/dpkg.log" 2>&1 || fail "the upgrade fails: $(cat "$work/dpkg.log")"
+wait_for 30 replaced fingerpost || fail "the upgrade does not restart the unit: $(cat "$work/dpkg.log")"
+! is fingerpost-gate active || fail "the upgrade starts a unit that did not run"
+has_line "An operator's change" <"$root/etc/fingerpost/run.toml" || fail "the upgrade replaces the configuration"
+within source ping -qc3 -i0.1 -W5 10.0.1.2 >"$work/ping.log" || fail "no packet is forwarded after the upgrade"
+machine dpkg --remove fingerpost >"$work/dpkg.log" 2>&1 || fail "the removal fails: $(cat "$work/dpkg.log")"
+[ -z "$(programs router)" ] || fail "the removal leaves an XDP program on: $(programs router)"
+[ ! -e "$root/usr/bin/fingerpost" ] && [ -e "$root/etc/fingerpost/run.toml" ] || fail "the removal leaves other files"
+machine dpkg --purge fingerpost >"$work/dpkg.log" 2>&1 || fail "the purge fails: $(cat "$work/dpkg.log")"
+left=$(machine find /etc/fingerpost /var/lib/fingerpost /var/lib/fingerpost-block /var/cache/fingerpost /var/cache/fingerpost-block \
+    /usr/share/doc/fingerpost /usr/lib/systemd/system -name '*fingerpost*' 2>/dev/null | grep -v '^/etc/fingerpost$' || true)
+[ -z "$left" ] || fail "the purge leaves $left"
+for name in run.toml gate.toml grantor.toml block.env; do
+    [ ! -e "$root/etc/fingerpost/$name" ] || fail "the purge leaves $name"
+done
+echo "   the package: the same bytes twice, upgraded, removed and purged"

@@ -32,6 +32,7 @@ use clap::{Parser, Subcommand};
 mod changes;
 mod command;
 mod cycles;
+mod deb;
 mod fuzz;
 mod house;
 mod language;
@@ -44,6 +45,7 @@ mod plan;
 mod programs;
 mod results;
 mod sanitizers;
+mod sbom;
 mod schedule;
 mod smoke;
 mod step;
@@ -106,6 +108,8 @@ enum Verb {
     Neon,
     /// All engines and parsers against their references on inputs that libFuzzer generates
     Fuzz(fuzz::Arguments),
+    /// The Debian package
+    Deb(deb::Arguments),
     /// `fingerpost-bench` in a release build
     #[command(disable_help_flag = true)]
     Bench {
@@ -147,6 +151,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Matrix => matrix::steps()?,
         Verb::Neon => neon::steps()?,
         Verb::Fuzz(arguments) => fuzz::steps(&arguments)?,
+        Verb::Deb(arguments) => return deb::build(&arguments).map(|()| true),
         Verb::Bench { arguments } => return plan::bench(&arguments),
     };
     schedule::run(&steps)

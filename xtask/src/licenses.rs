@@ -60,7 +60,7 @@ fn problem(package: &Value) -> Option<String> {
 }
 
 /// Reads cargo's description of the workspace and of all dependencies on this machine.
-fn read() -> Result<Value> {
+pub(crate) fn read() -> Result<Value> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
         .args(["metadata", "--format-version", "1", "--filter-platform", &host()?])

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 37] = [
+const PACKAGES: [Package; 38] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -42,6 +42,8 @@ const PACKAGES: [Package; 37] = [
     ("tcpdump", &["tcpdump", "--version"]),
     // Loses messages on the way, since the kernel here has no netem.
     ("nftables", &["nft", "--version"]),
+    // Packs the Debian package.
+    ("dpkg-dev", &["dpkg-shlibdeps", "--version"]),
     // A contestant of `fingerpost-bench block`.
     ("ipset", &["ipset", "version"]),
     ("iptables", &["iptables", "--version"]),
