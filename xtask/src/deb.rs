@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   release build ─► program, manual pages, completions ─┐
-//!   packaging/: units, user, folders, configuration ─────┼─► target/debian/stage ─► dpkg-deb ─► fingerpost_*.deb
+//!   packaging/: units, user, folders, configuration ─────┼─► a folder of target ─► dpkg-deb ─► fingerpost_*.deb
 //!   README, guide, changelog, bill of materials ─────────┘
 //! ```
 //!
@@ -43,13 +43,13 @@ const DOCUMENTATION: &str = "usr/share/doc/fingerpost";
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Pack this program instead of a new release build
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = absolute)]
     program: Option<PathBuf>,
     /// Append this to the version, such as +git20261130
     #[arg(long, value_name = "TEXT", default_value = "")]
     suffix: String,
     /// The folder of the package; default: debian in cargo's target folder
-    #[arg(short, long, value_name = "FOLDER")]
+    #[arg(short, long, value_name = "FOLDER", value_parser = absolute)]
     output: Option<PathBuf>,
 }
 
@@ -68,10 +68,8 @@ pub(crate) fn build(arguments: &Arguments) -> Result<()> {
     };
     let output = arguments.output.clone().unwrap_or_else(|| target.join("debian"));
     fs::create_dir_all(&output).with_context(|| format!("making {}", output.display()))?;
-    let stage = Stage(output.join("stage"));
-    if stage.0.exists() {
-        fs::remove_dir_all(&stage.0)?;
-    }
+    let stage = Stage(target.join(format!("debian-stage-{}", std::process::id())));
+    fs::create_dir_all(&stage.0).with_context(|| format!("making {}", stage.0.display()))?;
     let packed = stage.pack(&program, &output, &arguments.suffix);
     fs::remove_dir_all(&stage.0)?;
     println!("{}", packed?.display());
@@ -241,6 +239,11 @@ fn epoch() -> Result<String> {
     let time = run(Command::new("git").args(["log", "-1", "--format=%ct"]))
         .context("the time of the last commit; without a repository, set SOURCE_DATE_EPOCH")?;
     Ok(String::from_utf8(time)?.trim().to_owned())
+}
+
+/// Returns the path that a name means in the folder of the caller, which this process leaves.
+fn absolute(name: &str) -> std::io::Result<PathBuf> {
+    std::path::absolute(name)
 }
 
 fn cargo() -> String {
