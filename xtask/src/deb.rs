@@ -102,6 +102,7 @@ impl Stage {
         }
         self.documentation(suffix)?;
         run(Command::new("gzip").args(["-9nr"]).arg(&manual))?;
+        self.set_manual_modes(&manual)?;
         self.control(&program, suffix, &conffiles)?;
         let name = format!("fingerpost_{}_{}.deb", version(suffix), architecture()?);
         let package = output.join(name);
@@ -179,6 +180,24 @@ impl Stage {
         Ok((String::from_utf8(sums)?, kilobytes))
     }
 
+    /// Sets the modes of the manual pages, which the program has written by the user's mask.
+    fn set_manual_modes(&self, manual: &Path) -> Result<()> {
+        let mut pages = Vec::new();
+        list(manual, &mut pages)?;
+        for page in pages {
+            fs::set_permissions(&page, fs::Permissions::from_mode(0o644))?;
+        }
+        self.set_folder_modes(manual)
+    }
+
+    /// Sets the modes of a folder and of those above it.
+    fn set_folder_modes(&self, folder: &Path) -> Result<()> {
+        for folder in folder.ancestors().take_while(|folder| folder.starts_with(&self.0)) {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(())
+    }
+
     fn copy(&self, from: &str, to: &str) -> Result<()> {
         self.write(to, 0o644, &read(from)?)
     }
@@ -190,10 +209,7 @@ impl Stage {
         fs::create_dir_all(folder)?;
         fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
-        for folder in folder.ancestors().take_while(|folder| folder.starts_with(&self.0)) {
-            fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
-        }
-        Ok(())
+        self.set_folder_modes(folder)
     }
 }
 

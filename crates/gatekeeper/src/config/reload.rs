@@ -1,8 +1,8 @@
 //! The keys that a reload of a gate cannot change.
 //!
 //! Policies, lists, senders and programs are live: a reload applies them. All other keys hold as long as
-//! the gate runs, and so does whether there are block lists in front of it. The comparison destructures, so that a new setting does not compile before its key is
-//! stated here.
+//! the gate runs, also whether there are block lists in front of it. The comparison destructures, so that a new
+//! setting does not compile before its key is stated here.
 
 use config::{ChangedKeys, ReloadClass};
 
