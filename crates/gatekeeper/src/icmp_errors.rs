@@ -22,8 +22,8 @@
 //! ```
 //!
 //! A granted flow needs its answer most, and with most policies forged sources are requests: granted
-//! packets have source and destination budgets of their own. Budgets that share a slot are one; an
-//! attacker that does not know the key cannot choose which.
+//! packets have source and destination budgets of their own, in slots of their own. Budgets that
+//! share a slot are one; an attacker that does not know the key cannot choose which.
 
 use std::collections::VecDeque;
 
@@ -39,7 +39,8 @@ use datapath::{Disposition, EgressPacket, Key};
 const CAPACITY: usize = 64;
 /// The bytes that an answer takes from a bucket; all answers cost the same.
 const PRICE: u32 = 1000;
-/// The number of slots for source prefixes, and for destinations.
+/// The number of slots for source prefixes, and for destinations: these many for granted packets,
+/// and these many for others.
 const SLOTS: usize = 1024;
 /// The divisors of the rate for one source prefix and for one destination.
 const SOURCE_SHARE: u64 = 10;
@@ -65,14 +66,20 @@ pub(super) struct IcmpErrorResponder {
 }
 
 impl IcmpErrorResponder {
-    /// Makes a responder with these source addresses and at most `rate` answers a second.
-    pub(super) fn new(from4: Option<u32>, from6: Option<u128>, rate: u32, now: u64) -> Self {
+    /// Makes a responder with these source addresses and at most `rate` answers a second. `key`
+    /// chooses the slots.
+    pub(super) fn new(
+        from4: Option<u32>,
+        from6: Option<u128>,
+        rate: u32,
+        key: HashKey,
+        now: u64,
+    ) -> Self {
         let bucket =
             |part: u64| Bucket::new(u64::from(rate) * u64::from(PRICE) / part, MAX_BURST, now);
         let rates = [bucket(2), bucket(2)];
-        let by_source = vec![bucket(SOURCE_SHARE); SLOTS].into();
-        let by_destination = vec![bucket(DESTINATION_SHARE); SLOTS].into();
-        let key = HashKey::random();
+        let by_source = vec![bucket(SOURCE_SHARE); 2 * SLOTS].into();
+        let by_destination = vec![bucket(DESTINATION_SHARE); 2 * SLOTS].into();
         let scratch = Box::new([0; MAX_ANSWER_V6]);
         let ready = VecDeque::with_capacity(CAPACITY);
         let (sent, rate_limited) = (0, 0);
@@ -127,7 +134,8 @@ impl IcmpErrorResponder {
             ((ip.src() >> 8 << 8).into(), ip.dst().into())
         };
         let of = |kind: u128, address| {
-            self.key.hash(&Flow::v6(kind << 1 | u128::from(granted), address)) as usize % SLOTS
+            let slot = self.key.hash(&Flow::v6(kind, address)) as usize % SLOTS;
+            usize::from(granted) * SLOTS + slot
         };
         let (source, destination) = (of(0, source), of(1, destination));
         let rate = [1, 0].into_iter().filter(|&rate| granted || rate == 0);

@@ -55,7 +55,7 @@ pub struct HookSetup<'a> {
     pub mtu: u16,
     /// The length of the longest outer header, in bytes.
     pub overhead: u16,
-    /// The key of the flow hash.
+    /// The key of the flow hash, and of the slots of ICMP errors.
     pub key: HashKey,
     /// A random seed for the queues.
     pub seed: u64,
@@ -144,6 +144,13 @@ impl GateHook {
                 gate.restore(now, &flow, hash, record);
             }
         }
+        let icmp_errors = IcmpErrorResponder::new(
+            setup.front4,
+            setup.front6,
+            icmp_rate,
+            setup.key.clone(),
+            now,
+        );
         let hook = Self {
             clock,
             now,
@@ -158,7 +165,7 @@ impl GateHook {
             is_sealing: false,
             clamp,
             steering: setup.steering,
-            icmp_errors: IcmpErrorResponder::new(setup.front4, setup.front6, icmp_rate, now),
+            icmp_errors,
             syn_cookies: SynCookieResponder::new(),
             cookies_first: false,
             rings: setup.rings,
