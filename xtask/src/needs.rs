@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 38] = [
+const PACKAGES: [Package; 39] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -40,6 +40,8 @@ const PACKAGES: [Package; 38] = [
     ("ethtool", &["ethtool", "--version"]),
     ("tmux", &["tmux", "-V"]),
     ("tcpdump", &["tcpdump", "--version"]),
+    // Reads captures as Wireshark does.
+    ("tshark", &["tshark", "--version"]),
     // Loses messages on the way, since the kernel here has no netem.
     ("nftables", &["nft", "--version"]),
     // Packs the Debian package.

@@ -54,6 +54,11 @@ impl InstalledList {
         }
     }
 
+    /// Makes a copy for one worker, with counters and policers of its own.
+    pub fn separate(&self) -> Self {
+        Self::new(Arc::clone(&self.tally.list), 1)
+    }
+
     /// Makes the state of a list that replaces `before`, and continues the counters of equal rules and of
     /// the default. Workers must have left the list that `before` has replaced.
     ///

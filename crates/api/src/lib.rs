@@ -21,14 +21,17 @@ use serde::{Deserialize, Serialize};
 
 mod access;
 mod block;
+mod capture;
 mod distribution;
 mod egress_queue;
 mod flowspec;
 mod gate;
 mod grantor;
+mod trace;
 
 pub use access::{AccessInterface, AccessList, AccessRule};
 pub use block::{BlockLine, BlockList, BlockedPrefix};
+pub use capture::{CaptureConditions, CaptureDirection, CaptureState, CapturedPacket};
 pub use distribution::DistributionStatus;
 pub use egress_queue::{EgressQueue, EgressQueueClass};
 pub use flowspec::{Flowspec, FlowspecSession, RefusedFlow};
@@ -37,6 +40,7 @@ pub use gate::{
     RuleTraffic, hexadecimal,
 };
 pub use grantor::{ChangedDecision, GateContact, GrantorStatus, PolicyComparison};
+pub use trace::{Trace, TraceRequest, TracedList};
 
 /// A line to the router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +169,12 @@ pub enum Request {
     },
     /// Events, from now on until the client disconnects.
     Monitor,
+    /// Packets that workers handle, from now on until the client disconnects.
+    Capture(CaptureConditions),
+    /// The last dropped packets of each verdict.
+    LastDrops,
+    /// The steps of a packet, which is not sent.
+    Trace(TraceRequest),
     /// The differences from the kernel: of every route, and of a sample of addresses.
     Diff {
         /// The time that a difference has to disappear, in milliseconds.
@@ -243,6 +253,12 @@ pub enum Item {
     Flow(FlowStatus),
     /// A flow program.
     Program(ProgramInfo),
+    /// A captured packet.
+    Packet(CapturedPacket),
+    /// The state of a capture.
+    Capture(CaptureState),
+    /// The steps of a packet.
+    Trace(Box<Trace>),
 }
 
 /// A route of the router's.

@@ -19,6 +19,8 @@
 //! ban, unban PREFIX    changes the bans of a running router or `block`
 //! apply-lists          applies block lists that are held because they have become short
 //! monitor              prints the events of a running router
+//! capture              prints packets of a running router, or writes them for Wireshark
+//! trace                prints the steps that a running router takes with a packet
 //! save                 makes a running router save an image of its tables
 //! top                  shows a running router on one screen
 //! program VERB         compiles and verifies flow programs for the gate
@@ -47,6 +49,7 @@ mod block;
 mod block_lists;
 mod bundle;
 mod bundle_check;
+mod capture;
 mod check;
 mod client;
 mod completions;
@@ -75,6 +78,7 @@ mod stop;
 mod table;
 mod tables;
 mod top;
+mod trace;
 mod watchdog;
 
 /// A software router whose whole Internet routing table fits in the CPU's cache.
@@ -124,6 +128,10 @@ enum Command {
     Demote(order::InterfaceArgs),
     /// Print the events of a running router until Ctrl-C
     Monitor(monitor::Args),
+    /// Print packets that a running router, gate or grantor handles, or write them for Wireshark
+    Capture(capture::Args),
+    /// Print the steps that a running router takes with a packet, without sending it
+    Trace(trace::Args),
     /// Make a running router save an image of its tables
     Save(order::OrderArgs),
     /// Show a running router on one screen with live rates
@@ -182,6 +190,8 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Promote(args) => order::promote(&args),
         Command::Demote(args) => order::demote(&args),
         Command::Monitor(args) => monitor::run(&args),
+        Command::Capture(args) => capture::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Save(args) => order::save(&args),
         Command::Top(args) => top::run(&args),
         Command::Fib(args) => fib::run(&args),

@@ -189,7 +189,10 @@ fn push_json(array: &mut client::JsonArray<impl Write>, item: &Item) -> anyhow::
         Item::Distribution(value) => array.push(value),
         Item::Flow(value) => array.push(value),
         Item::Program(value) => array.push(value),
-        // Items of `monitor` and `fib diff`, not of `show`.
+        // Items of `monitor`, `capture`, `trace` and `fib diff`, not of `show`.
+        Item::Packet(value) => array.push(value),
+        Item::Capture(value) => array.push(value),
+        Item::Trace(value) => array.push(value),
         Item::Event(value) => array.push(value),
         Item::Difference(value) => array.push(value),
         Item::Compared(value) => array.push(value),
@@ -319,6 +322,7 @@ fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Resu
         Item::Flow(flow) => flow::write_flow(out, flow),
         Item::Program(program) => flow::write_program(out, program),
         Item::Event(_) | Item::Difference(_) | Item::Compared(_) => Ok(()),
+        Item::Packet(_) | Item::Capture(_) | Item::Trace(_) => Ok(()),
     }
 }
 
@@ -399,7 +403,12 @@ fn write_vlan(out: &mut impl Write, vlan: &Vlan) -> std::io::Result<()> {
     write_forwarding(out, "        ", &vlan.forwarding_off)
 }
 
-fn write_answer(out: &mut impl Write, answer: &api::Answer, explain: bool) -> std::io::Result<()> {
+/// Writes the result of a lookup; with `explain`, its protocol and the loads of the engine.
+pub(crate) fn write_answer(
+    out: &mut impl Write,
+    answer: &api::Answer,
+    explain: bool,
+) -> std::io::Result<()> {
     let by = answer.route.as_ref().map_or_else(|| "no route".to_owned(), route_text);
     let dev = answer.dev.as_ref().map(|dev| format!(" dev {dev}")).unwrap_or_default();
     let mac = answer.mac.as_ref().map(|mac| format!(" lladdr {mac}")).unwrap_or_default();

@@ -36,6 +36,8 @@ pub(crate) struct DriverSync {
     /// The features were read.
     is_read: bool,
     retry_at: Option<Instant>,
+    /// The workers forward all packets, for so many captures.
+    pauses: usize,
 }
 
 impl DriverSync {
@@ -57,7 +59,14 @@ impl DriverSync {
                 None
             }
         };
-        Ok(Self { features, refused, applied: Vec::new(), is_read: false, retry_at: None })
+        Ok(Self {
+            features,
+            refused,
+            applied: Vec::new(),
+            is_read: false,
+            retry_at: None,
+            pauses: 0,
+        })
     }
 
     /// Reads which devices send redirected packets, if that or a port may have changed.
@@ -82,6 +91,12 @@ impl DriverSync {
         plane.set_redirect_targets(senders);
         self.is_read = true;
         Ok(())
+    }
+
+    /// Lets the workers forward all packets until as many calls have ended it as have begun it; from the next
+    /// [`apply`](Self::apply) on.
+    pub(crate) fn pause(&mut self, begins: bool) {
+        self.pauses = if begins { self.pauses + 1 } else { self.pauses.saturating_sub(1) };
     }
 
     /// Forgets the present state of the programs: the interfaces are others.
@@ -111,6 +126,7 @@ impl DriverSync {
         for ((interface, wanted), applied) in interfaces.iter().zip(wanted).zip(&mut self.applied) {
             // With `mode = "auto"` the program may be in the stack, which gains nothing by a path.
             let wanted = match interface.attached() {
+                Mode::Native if self.pauses > 0 => DriverPort { families: [false; 2], ..wanted },
                 Mode::Native => wanted,
                 Mode::Generic => DriverPort::default(),
             };

@@ -229,6 +229,15 @@ impl KernelSync {
         self.record_error(result);
     }
 
+    /// Lets the workers forward what would be forwarded in the driver, or ends that; see
+    /// [`DriverSync::pause`].
+    pub(crate) fn pause_driver(&mut self, begins: bool) {
+        if let Some(driver) = &mut self.driver {
+            driver.pause(begins);
+        }
+        self.apply_driver();
+    }
+
     /// Lets the steering programs forward as the plane has it since the last commit.
     fn apply_driver(&mut self) {
         let result = self.plane.take_driver_error().map_or(Ok(()), Err);

@@ -28,6 +28,8 @@
 //! | `churn` | the rate of route changes, which decides when to compare |
 //! | `metrics`, `exposition`, `http`, `allowed_hosts`, `clients` | the HTTP server and the Prometheus metrics |
 //! | `monitor` | events, published to subscribers |
+//! | `trace` | the steps of a packet, through a worker of its own |
+//! | `capture` | captured packets, streamed to a client; the last drops |
 //! | `devices` | interfaces, adjusted to the kernel's links |
 //! | `links` | the system's interfaces and addresses |
 //! | `routes` | static routes: files and configuration → tables and adjacencies |
@@ -43,6 +45,7 @@ mod access;
 pub mod allowed_hosts;
 mod audit;
 pub mod block_lists;
+mod capture;
 mod churn;
 mod clients;
 pub mod daemon;
@@ -62,6 +65,7 @@ pub mod metrics;
 mod monitor;
 mod plan;
 pub mod plane;
+mod port_names;
 pub mod preflight;
 pub mod progress;
 pub mod protocols;
@@ -77,6 +81,7 @@ mod slots;
 pub mod start;
 pub mod sysctls;
 mod target;
+mod trace;
 pub mod view;
 pub mod workers;
 

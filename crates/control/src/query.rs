@@ -13,7 +13,7 @@ use super::block_lists::BlockListHandle;
 use super::flow_status::FlowStatus;
 use super::handle::ControlHandle;
 use super::kernel_sync::KernelSync;
-use super::{access, items};
+use super::{access, items, trace};
 use crate::role::{Role, unavailable};
 use crate::view::View;
 use api::{Item, Request};
@@ -34,8 +34,8 @@ pub struct QueryHandle {
 }
 
 impl QueryHandle {
-    /// Returns the items of the reply to a request. A comparison and a stream of events are not
-    /// answered here: they have no items.
+    /// Returns the items of the reply to a request. Comparisons, events and captures are not answered
+    /// here (`requests.rs`): they have no items.
     ///
     /// # Errors
     ///
@@ -103,7 +103,16 @@ impl QueryHandle {
             }
             Request::Counters => Ok(vec![Item::Counters(items::counters(&view.stats()))]),
             Request::Workers => Ok(items::workers(&view.worker_stats())),
-            Request::Diff { .. } | Request::Monitor => Ok(Vec::new()),
+            Request::Trace(request) => {
+                if self.role.name() != "router" {
+                    return Err(unavailable(self.role.name(), "a router"));
+                }
+                let trace = control.call(move |sync| trace::trace(sync, &request));
+                Ok(vec![Item::Trace(Box::new(trace.ok_or_else(no_answer)??))])
+            }
+            Request::Diff { .. } | Request::Monitor | Request::Capture(_) | Request::LastDrops => {
+                Ok(Vec::new())
+            }
         }
     }
 }

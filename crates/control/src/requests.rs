@@ -15,6 +15,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::audit::diff::{self, DiffOptions};
+use super::capture::{self, SessionNumber};
 use super::handle::ControlHandle;
 use super::kernel_sync::KernelSync;
 use super::query::QueryHandle;
@@ -50,12 +51,19 @@ pub(crate) struct ServerHandles<D> {
     pub(crate) orders: ControlHandle<D>,
     /// Locked during a comparison with the kernel: one at a time.
     pub(crate) comparing: Arc<Mutex<()>>,
+    /// The number of the last capture.
+    pub(crate) captures: SessionNumber,
 }
 
 impl<D> Clone for ServerHandles<D> {
     fn clone(&self) -> Self {
-        let Self { query, orders, comparing } = self;
-        Self { query: query.clone(), orders: orders.clone(), comparing: Arc::clone(comparing) }
+        let Self { query, orders, comparing, captures } = self;
+        Self {
+            query: query.clone(),
+            orders: orders.clone(),
+            comparing: Arc::clone(comparing),
+            captures: Arc::clone(captures),
+        }
     }
 }
 
@@ -80,8 +88,12 @@ impl<D: Orders> Responder for ServerHandles<D> {
                 diff::run(&self.query.control, options, &mut |item| reply.item(item))
             }
             Message::Show(Request::Monitor) => monitor(self, client, reply),
+            Message::Show(Request::Capture(conditions)) => {
+                capture::stream(&self.query, &self.captures, &conditions, client, reply)
+            }
             message => {
                 let items = match message {
+                    Message::Show(Request::LastDrops) => capture::last_drops(&self.query),
                     Message::Show(request) => self.query.query(&request),
                     Message::Do(order) => execute(order, self),
                 };

@@ -34,8 +34,8 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The most clients at once.
 const MAX_CLIENTS: usize = 32;
-/// The longest request, in bytes.
-const MAX_REQUEST: u64 = 4096;
+/// The longest request, in bytes: one with a packet filter.
+const MAX_REQUEST: u64 = 16 << 10;
 
 /// Answers the requests of the clients, each on a thread of its own.
 pub trait Responder: Clone + Send + 'static {

@@ -20,6 +20,7 @@ use super::punt::Policer;
 use super::turn::{Lane, Punts, Turn, stage};
 use super::want::Key;
 use super::{Adjacencies, Ingresses, Lookup, Verdict, WantSender, flow_v4, flow_v6, originate};
+use crate::capture::Point;
 use crate::stats::WorkerStats;
 
 /// The parts of a worker that send ICMP errors.
@@ -67,8 +68,7 @@ impl<L: Lookup> AnswerContext<'_, L> {
                 Some(Verdict::ProhibitRoute) => (Verdict::ProhibitRoute, Reason::Prohibited),
                 Some(Verdict::HostRoute) => (Verdict::HostRoute, reason),
                 Some(Verdict::Blackhole) => {
-                    arena.free(frame);
-                    stats.ended(Verdict::Blackhole, 1);
+                    stats.end(arena, frame, Verdict::Blackhole, Point::Ingress(ingress.port));
                     return;
                 }
                 _ => (verdict, reason),
@@ -106,8 +106,10 @@ impl<L: Lookup> AnswerContext<'_, L> {
             Key::V6(to) => inbound.v6(to).map(Key::V6),
         };
         let mtu = if waits { u16::MAX } else { exit.adjacency().mtu() };
+        let point = Point::Ingress(ingress.port);
+        let end = |packet: &[u8]| stats.count_end(verdict, point, packet);
         let written =
-            source.is_some_and(|source| errors.write(arena, &mut frame, reason, source, mtu));
+            source.is_some_and(|source| errors.write(arena, &mut frame, reason, source, mtu, end));
         let (further, isolated) = (terms.further, terms.isolated);
         let punts = Punts { policer, further, isolated, answers: [false; 2], errors };
         let (table, now) = (table.unwrap_or(terms.table), *now);
@@ -116,7 +118,6 @@ impl<L: Lookup> AnswerContext<'_, L> {
                 Turn { arena, lanes, stats, adjacencies, wants, ingress, lane, table, punts, now };
             return turn.punt_or_drop(frame, verdict);
         }
-        stats.ended(verdict, 1);
         stats.originated();
         stats.icmp(counter(reason));
         let verdict = match originate(arena.bytes_mut(&frame), exit) {

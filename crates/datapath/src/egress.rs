@@ -27,6 +27,7 @@ use super::{
     Parsed, Rewritten, SEAL_LEN, TunnelSealer, Tunnels, Verdict, WantSender, flow_v4, flow_v6,
     originate, rewrite_v4, rewrite_v6,
 };
+use crate::capture::Point;
 use crate::stats::WorkerStats;
 
 /// The number of packets that are dequeued at a time: their metadata stays in the L1 cache.
@@ -81,6 +82,7 @@ impl Egress {
         let ingress = (0..lanes.len()).find(|&port| hook.handles_port(port)).unwrap_or(0);
         let terms = ingresses.current().get(ingress);
         let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
+        let point = Point::Ingress(ingress as u16);
         let mut sent = 0;
         loop {
             let room = PART.min(SIZE - sent);
@@ -134,7 +136,7 @@ impl Egress {
                     {
                         let (rewritten, mtu) = rewrite_direct(arena, &frame, hop, adjacencies);
                         if matches!(rewritten, Err(Verdict::TooBig)) {
-                            stats.ended(Verdict::TooBig, 1);
+                            stats.count_end(Verdict::TooBig, point, arena.bytes(&frame));
                             oversized.push(OversizedPacket { frame, mtu, granted: true });
                             continue;
                         }
@@ -152,7 +154,7 @@ impl Egress {
                             }
                             Encapsulation::Refused(verdict) => Err(verdict),
                             Encapsulation::TooBig(mtu) => {
-                                stats.ended(Verdict::TooBig, 1);
+                                stats.count_end(Verdict::TooBig, point, arena.bytes(&frame));
                                 let granted = dscp <= RENEWAL;
                                 oversized.push(OversizedPacket { frame, mtu, granted });
                                 continue;

@@ -32,6 +32,7 @@ use wire::tunnel::{Ends, Header, Ports};
 
 use super::want::Key;
 use super::{Locals, Verdict};
+use crate::capture::Point;
 use crate::stats::WorkerStats;
 
 /// The outer TTL and hop limit (RFC 2003, 3.1; RFC 2473, 6.3).
@@ -77,8 +78,7 @@ impl IngressBatch<'_> {
     /// Ends a packet that the hook has taken, now or earlier, with this verdict.
     #[inline(always)]
     pub fn end(&mut self, frame: Frame, verdict: Verdict) {
-        self.arena.free(frame);
-        self.stats.ended(verdict, 1);
+        self.stats.end(self.arena, frame, verdict, Point::Ingress(self.ingress as u16));
     }
 
     /// Counts a packet that the hook originates.

@@ -262,7 +262,8 @@ impl IcmpErrors {
     }
 
     /// Turns the frame of a packet into the error about it, from `source` over a link with this MTU;
-    /// returns whether its frame has room. If not, nothing is changed.
+    /// returns whether its frame has room. If not, nothing is changed. If it has, `end` is called with
+    /// the packet before.
     pub(super) fn write(
         &mut self,
         arena: &mut Arena,
@@ -270,6 +271,7 @@ impl IcmpErrors {
         reason: Reason,
         source: Key,
         mtu: u16,
+        end: impl FnOnce(&[u8]),
     ) -> bool {
         let packet = arena.bytes(frame).get(ethernet::LEN..).unwrap_or_default();
         let (front, len, kind) = match source {
@@ -284,6 +286,7 @@ impl IcmpErrors {
         if !arena.grow_front(frame, front) {
             return false;
         }
+        end(arena.bytes(frame).get(front..).unwrap_or_default());
         // Shorter than the packet and the front, so that there is room.
         arena.resize(frame, ethernet::LEN + len);
         let bytes = arena.bytes_mut(frame);

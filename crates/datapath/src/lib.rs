@@ -39,6 +39,7 @@
 //! | `punt` | punts to the host's stack, policed by class |
 //! | `rewrite` | MAC addresses, TTL, checksum, length |
 //! | `verdict` | the ways in which a packet ends; a crate of its own |
+//! | `capture` | copies of packets for an operator: the last drops, and sessions |
 //! | `stats` | the counters of a worker, and their sum at one moment |
 //!
 //! Nothing in this crate allocates after construction, locks, logs, blocks or
@@ -51,6 +52,7 @@ mod adjacencies;
 mod adjacency;
 mod answer;
 mod batch;
+pub mod capture;
 mod completion;
 mod egress;
 mod exit;

@@ -37,6 +37,7 @@ use wire::{BadHeader, ethernet, ipv4, ipv6, vlan};
 
 use super::batch::SIZE;
 use crate::Verdict;
+use crate::capture::Point;
 use crate::stats::WorkerStats;
 
 /// The DSCPs from this one on are control packets': CS6, CS7, and those between.
@@ -113,6 +114,8 @@ impl fmt::Debug for PortQueues {
 
 /// The queue of a port.
 pub(super) struct Queueing {
+    /// The number of the port.
+    number: u16,
     /// The time of this turn, in nanoseconds.
     now: u64,
     queues: LinkQueues<Frame>,
@@ -126,6 +129,8 @@ pub(super) struct Queueing {
     host: Option<HostEgressShare>,
     /// Frames that have left the queue and that the port has not taken yet.
     ready: Vec<Frame>,
+    /// Of these, the first ones that captures have as sent.
+    recorded: usize,
 }
 
 /// The fields of a packet that its class depends on.
@@ -138,9 +143,9 @@ struct Fields {
 }
 
 impl Queueing {
-    /// Makes empty queues, for a lane that stages at most `staged` frames at a time, and allocates all of
+    /// Makes empty queues of the port with this number, for a lane that stages at most `staged` frames at a time, and allocates all of
     /// their memory.
-    pub(super) fn new(setup: &PortQueue, staged: usize) -> Self {
+    pub(super) fn new(setup: &PortQueue, number: u16, staged: usize) -> Self {
         let share = |queue: &DeviceQueue| {
             queue.pacer.clone().map(|pacer| PacerShare::new(pacer, queue.worker))
         };
@@ -163,7 +168,8 @@ impl Queueing {
         let devices = setup.devices().cloned().collect();
         let (noted, ready) = (Vec::with_capacity(staged), Vec::with_capacity(SIZE));
         let host = setup.host.clone().map(|counter| HostEgressShare::new(counter, 1));
-        Self { now: 0, queues, devices, by_number: by_number.into(), noted, host, ready }
+        let by_number = by_number.into();
+        Self { number, now: 0, queues, devices, by_number, noted, host, ready, recorded: 0 }
     }
 
     /// Begins a turn at `now`, in nanoseconds.
@@ -192,19 +198,18 @@ impl Queueing {
         staged: &mut Vec<Frame>,
         stats: &WorkerStats,
     ) {
+        let point = Point::Egress(self.number);
         let mut noted = self.noted.drain(..).peekable();
         for (at, frame) in staged.drain(..).enumerate() {
             let number = noted.next_if(|(noted, _)| *noted == at).map_or(0, |(_, device)| device);
             let Some(device) = self.devices.get(usize::from(number)) else {
-                arena.free(frame);
-                stats.ended(Verdict::EgressQueueFull, 1);
+                stats.end(arena, frame, Verdict::EgressQueueFull, point);
                 continue;
             };
             let offer = device.classify(arena, frame);
             let class = offer.class;
             if let Some(dropped) = self.queues.offer(number.into(), offer, self.now) {
-                arena.free(dropped.item);
-                stats.ended(Verdict::EgressQueueFull, 1);
+                stats.end(arena, dropped.item, Verdict::EgressQueueFull, point);
                 device.counters.full(class);
             }
         }
@@ -217,16 +222,15 @@ impl Queueing {
         port: &mut dyn Port,
         stats: &WorkerStats,
     ) -> usize {
-        let Self { queues, devices, ready, now, .. } = self;
+        let Self { number, recorded, queues, devices, ready, now, .. } = self;
         if queues.is_empty() && ready.is_empty() {
             return 0;
         }
-        let mut sent = offer_to(port, arena, ready, stats);
+        let mut sent = offer_to(port, arena, ready, (*number, recorded), stats);
         while ready.is_empty() {
             while ready.len() < SIZE {
                 let next = queues.next(*now, |device, frame| {
-                    arena.free(frame);
-                    stats.ended(Verdict::EgressQueueDelay, 1);
+                    stats.end(arena, frame, Verdict::EgressQueueDelay, Point::Egress(*number));
                     if let Some(device) = devices.get(device) {
                         device.counters.delayed(1);
                     }
@@ -244,7 +248,7 @@ impl Queueing {
             if ready.is_empty() {
                 break;
             }
-            sent += offer_to(port, arena, ready, stats);
+            sent += offer_to(port, arena, ready, (*number, recorded), stats);
         }
         self.publish();
         sent
@@ -258,15 +262,17 @@ impl Queueing {
             {
                 self.ready.push(frame);
             }
-            if self.ready.is_empty() || offer_to(port, arena, &mut self.ready, stats) == 0 {
+            if self.ready.is_empty()
+                || offer_to(port, arena, &mut self.ready, (self.number, &mut self.recorded), stats)
+                    == 0
+            {
                 break;
             }
             port.flush(arena);
         }
         let rest = self.ready.drain(..).chain(std::iter::from_fn(|| self.queues.pop()));
         for frame in rest {
-            arena.free(frame);
-            stats.ended(Verdict::EgressQueueFull, 1);
+            stats.end(arena, frame, Verdict::EgressQueueFull, Point::Egress(self.number));
         }
         self.publish();
     }
@@ -312,17 +318,19 @@ fn contains(prefixes: &Addresses, address: IpAddr) -> bool {
     }
 }
 
-/// Offers frames to a port, twice as a port without a queue does, counts those that it takes, and
-/// returns their number.
+/// Offers frames to the port with this number, twice as a port without a queue does, counts those that
+/// it takes, and returns their number. As many of them as `recorded` are in captures.
 fn offer_to(
     port: &mut dyn Port,
     arena: &mut Arena,
     ready: &mut Vec<Frame>,
+    (number, recorded): (u16, &mut usize),
     stats: &WorkerStats,
 ) -> usize {
     if ready.is_empty() {
         return 0;
     }
+    stats.recorder().sent(arena, ready.get(*recorded..).unwrap_or_default(), number);
     let all = ready.len();
     let bytes = |ready: &[Frame]| ready.iter().map(|frame| frame.len() as u64).sum::<u64>();
     let before = bytes(ready);
@@ -331,6 +339,7 @@ fn offer_to(
         port.flush(arena);
         port.transmit(arena, ready);
     }
+    *recorded = ready.len();
     let taken = all - ready.len();
     stats.ended(Verdict::Sent, taken as u64);
     stats.sent_bytes(before - bytes(ready));

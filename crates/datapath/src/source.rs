@@ -38,6 +38,7 @@ use super::batch::Source;
 use super::ingress::{Ingress, ReversePathFilter};
 use super::refusals::Refusals;
 use super::{Adjacencies, Batch, Lookup, Verdict, parse};
+use crate::capture::Point;
 use crate::stats::WorkerStats;
 
 impl ReversePathFilter {
@@ -139,10 +140,9 @@ pub(super) fn drop_spoofed(
     for frame in frames.extract_if(.., |_| is_spoofed().is_some()) {
         dropped += 1;
         bytes += frame.len() as u64;
-        arena.free(frame);
+        stats.end(arena, frame, Verdict::Spoofed, Point::Ingress(port as u16));
     }
     if dropped > 0 {
         stats.received(dropped, bytes);
-        stats.ended(Verdict::Spoofed, dropped);
     }
 }

@@ -13,6 +13,9 @@ use std::iter::Sum;
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use port::{Arena, Frame};
+
+use crate::capture::{PacketRecorder, Point};
 use crate::{Class, Sample, Verdict, VerdictMap};
 
 /// A counter of ICMP errors.
@@ -65,6 +68,7 @@ pub struct WorkerStats {
     batches: AtomicU64,
     polls: AtomicU64,
     sample: Sample,
+    recorder: PacketRecorder,
 }
 
 impl Default for WorkerStats {
@@ -80,9 +84,9 @@ fn add(counter: &AtomicU64, n: u64) {
 
 impl WorkerStats {
     /// Makes counters of zero.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
-            verdicts: VerdictMap::new([const { AtomicU64::new(0) }; Verdict::COUNT]),
+            verdicts: VerdictMap::default(),
             received: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
@@ -96,6 +100,7 @@ impl WorkerStats {
             batches: AtomicU64::new(0),
             polls: AtomicU64::new(0),
             sample: Sample::new(),
+            recorder: PacketRecorder::default(),
         }
     }
 
@@ -105,9 +110,29 @@ impl WorkerStats {
         &self.sample
     }
 
+    /// Returns the recorder of packets.
+    #[inline(always)]
+    pub fn recorder(&self) -> &PacketRecorder {
+        &self.recorder
+    }
+
+    /// Ends a packet that is not sent: counts and records it, and frees its frame.
+    #[inline(always)]
+    pub fn end(&self, arena: &mut Arena, frame: Frame, verdict: Verdict, point: Point) {
+        self.count_end(verdict, point, arena.bytes(&frame));
+        arena.free(frame);
+    }
+
+    /// Counts and records a packet that is not sent, and whose frame has another use.
+    #[inline(always)]
+    pub(crate) fn count_end(&self, verdict: Verdict, point: Point, packet: &[u8]) {
+        self.recorder.end(verdict, point, packet);
+        self.ended(verdict, 1);
+    }
+
     /// Counts `n` packets that ended in `verdict`.
     #[inline(always)]
-    pub fn ended(&self, verdict: Verdict, n: u64) {
+    pub(crate) fn ended(&self, verdict: Verdict, n: u64) {
         add(&self.verdicts[verdict], n);
     }
 
@@ -166,8 +191,9 @@ impl WorkerStats {
     }
 
     #[inline(always)]
-    pub(crate) fn polled(&self) {
+    pub(crate) fn polled(&self, is_idle: bool) {
         add(&self.polls, 1);
+        self.recorder.begin_turn(is_idle);
     }
 
     /// Reads all counters.
@@ -227,7 +253,21 @@ pub struct Snapshot {
 impl Default for Snapshot {
     /// Returns counters of zero.
     fn default() -> Self {
-        WorkerStats::new().snapshot()
+        Self {
+            verdicts: VerdictMap::default(),
+            received: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+            held: 0,
+            originated: 0,
+            icmp: [0; ICMP_COUNTERS],
+            fragmented: 0,
+            fragments: 0,
+            lookups_v4: 0,
+            lookups_v6: 0,
+            batches: 0,
+            polls: 0,
+        }
     }
 }
 

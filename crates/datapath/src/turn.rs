@@ -28,6 +28,7 @@ use super::{
     Adjacencies, Adjacency, Batch, Class, Rewritten, Verdict, WantSender, flow_v4, flow_v6,
     originate, rewrite_v4, rewrite_v6,
 };
+use crate::capture::Point;
 use crate::stats::WorkerStats;
 
 /// The most frames that are staged on a lane: a batch and all held packets may leave by one lane.
@@ -270,14 +271,13 @@ impl Turn<'_> {
         let Some(lane) = self.lanes.get_mut(self.lane) else {
             return self.drop(frame, punt.refused);
         };
-        let taken = lane.port.punt(self.arena, frame);
-        self.stats.ended(if taken { punt.taken } else { punt.refused }, 1);
+        let taken = lane.port.punt(self.arena, &frame);
+        self.drop(frame, if taken { punt.taken } else { punt.refused });
     }
 
-    /// Ends a packet as dropped.
+    /// Ends a packet that is dropped, or that the host has a copy of.
     pub(super) fn drop(&mut self, frame: Frame, verdict: Verdict) {
-        self.arena.free(frame);
-        self.stats.ended(verdict, 1);
+        self.stats.end(self.arena, frame, verdict, Point::Ingress(self.ingress.port));
     }
 }
 
@@ -373,6 +373,8 @@ impl Lane {
             self.staged_bytes = 0;
             return;
         }
+        let port = self.ingress as u16;
+        stats.recorder().sent(arena, &self.staged, port);
         let staged = self.staged.len();
         self.port.transmit(arena, &mut self.staged);
         if !self.staged.is_empty() {
@@ -382,13 +384,10 @@ impl Lane {
         let refused = self.staged.len();
         for frame in self.staged.drain(..) {
             self.staged_bytes -= frame.len() as u64;
-            arena.free(frame);
+            stats.end(arena, frame, Verdict::TxFull, Point::Egress(port));
         }
         stats.ended(Verdict::Sent, (staged - refused) as u64);
         stats.sent_bytes(self.staged_bytes);
         self.staged_bytes = 0;
-        if refused > 0 {
-            stats.ended(Verdict::TxFull, refused as u64);
-        }
     }
 }

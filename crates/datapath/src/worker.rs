@@ -206,7 +206,9 @@ impl<L: Lookup> Worker<L> {
         let PortQueues { by_port, clock } = queues;
         self.queue_clock = by_port.iter().any(Option::is_some).then_some(clock);
         for (lane, queue) in self.lanes.iter_mut().zip(by_port) {
-            lane.queueing = queue.map(|queue| Box::new(Queueing::new(&queue, LANE_ROOM)));
+            let number = lane.ingress as u16;
+            let queueing = queue.map(|queue| Queueing::new(&queue, number, LANE_ROOM));
+            lane.queueing = queueing.map(Box::new);
         }
         self
     }
@@ -247,7 +249,7 @@ impl<L: Lookup> Worker<L> {
             lane.port.flush(&mut self.arena);
         }
         self.publish_held();
-        self.stats.polled();
+        self.stats.polled(received == 0);
         received
     }
 
@@ -324,6 +326,7 @@ impl<L: Lookup> Worker<L> {
         let Some(lane) = lanes.get_mut(from) else { return 0 };
         let (ingress, handed) = (lane.ingress, lane.handed);
         let all = lane.port.receive(arena, SIZE, frames);
+        stats.recorder().arrived(arena, frames, ingress as u16);
         if all == 0 && lane.hold.len() == 0 {
             return 0;
         }

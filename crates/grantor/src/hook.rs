@@ -30,6 +30,7 @@ use port::{Arena, Frame};
 use rtrb::{Consumer, Producer};
 use wire::{BadHeader, ethernet, ipv4, ipv6, udp};
 
+use datapath::capture::Point;
 use datapath::stats::WorkerStats;
 use datapath::{
     Disposition, EgressBatch, EgressPacket, Hook, IngressBatch, Key, PacketHook, SIZE, Tunnels,
@@ -356,8 +357,7 @@ impl PacketHook for GrantorHook {
     fn drop_queued(&mut self, arena: &mut Arena, stats: &WorkerStats) {
         for slot in &mut self.queued {
             if let Some((frame, _)) = slot.take() {
-                arena.free(frame);
-                stats.ended(Verdict::LowPriority, 1);
+                stats.end(arena, frame, Verdict::LowPriority, Point::Ingress(0));
             }
         }
         while self.queue.pop().is_some() {}

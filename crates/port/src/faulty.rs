@@ -198,7 +198,7 @@ impl<P: Port> Port for Faulty<P> {
         taken
     }
 
-    fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
+    fn punt(&mut self, arena: &Arena, frame: &Frame) -> bool {
         self.inner.punt(arena, frame)
     }
 

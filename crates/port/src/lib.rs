@@ -110,9 +110,9 @@ pub trait Port: Send {
     /// Taken frames may leave only with the next [`Port::flush`].
     fn transmit(&mut self, arena: &mut Arena, frames: &mut Vec<Frame>) -> usize;
 
-    /// Passes a frame to the host's own network stack as if it had never been taken, and returns
-    /// whether this port can; the frame is consumed either way.
-    fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool;
+    /// Passes a copy of a frame to the host's own network stack as if it had never been taken, and
+    /// returns whether this port can.
+    fn punt(&mut self, arena: &Arena, frame: &Frame) -> bool;
 
     /// Sends the frames that [`Port::transmit`] took, and returns the frames of sent packets to the
     /// arena.

@@ -55,7 +55,8 @@ impl End {
             5 if !self.mine.is_empty() => {
                 let frame = self.mine.swap_remove(rng.usize(..self.mine.len()));
                 got.push(self.arena.bytes(&frame).to_vec());
-                self.port.punt(&mut self.arena, frame);
+                self.port.punt(&self.arena, &frame);
+                self.arena.free(frame);
             }
             _ => {
                 for frame in self.mine.drain(..) {

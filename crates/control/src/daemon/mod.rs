@@ -300,7 +300,12 @@ impl Daemon {
     fn serve(&self, path: &Path, orders: ControlHandle<Self>) -> Result<Server, StartError> {
         Server::start(
             path,
-            ServerHandles { query: self.query_handle(), orders, comparing: Arc::default() },
+            ServerHandles {
+                query: self.query_handle(),
+                orders,
+                comparing: Arc::default(),
+                captures: Arc::default(),
+            },
         )
         .map_err(|source| StartError::Control { path: path.into(), source })
     }

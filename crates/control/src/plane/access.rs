@@ -16,7 +16,7 @@ use config::{AccessListConfig, FLOWSPEC_LIST};
 use datapath::{AccessLists, AppliedList, FIRST_STACKED};
 use fib::{Full, Publisher, Reader};
 
-use super::{PlanePort, Ports};
+use super::{Plane, PlanePort, Ports};
 
 /// A list of the configuration, compiled, with its state.
 #[derive(Clone, Debug)]
@@ -105,9 +105,23 @@ impl PlaneAccess {
             return;
         }
         self.is_stale = false;
+        let lists = self.applied(ports, |list| Arc::clone(&list.installed));
+        self.publisher.publish(Box::new(lists));
+    }
+
+    /// Returns copies of the lists for one worker, with counters and policers of their own.
+    pub(super) fn separate(&self, ports: &Ports) -> AccessLists {
+        self.applied(ports, |list| Arc::new(list.installed.separate()))
+    }
+
+    /// Returns the lists for the present ports, installed as `installed` returns.
+    fn applied(
+        &self,
+        ports: &Ports,
+        installed: impl Fn(&ActiveList) -> Arc<InstalledList>,
+    ) -> AccessLists {
         let plain = |name: &str| ports.named(name).filter(|number| *number < FIRST_STACKED);
-        let applied =
-            self.lists.iter().map(|list| AppliedList::new(Arc::clone(&list.installed), plain));
+        let applied = self.lists.iter().map(|list| AppliedList::new(installed(list), plain));
         let numbers = |names: fn(&AccessListConfig) -> &[String]| {
             let lists = (0..).zip(&self.lists).filter(move |(_, list)| !is_idle(&list.config));
             lists.flat_map(move |(at, list)| {
@@ -117,8 +131,29 @@ impl PlaneAccess {
         };
         let inbound = numbers(|config| &config.inbound);
         let outbound = numbers(|config| &config.outbound);
-        let lists = AccessLists::new(applied.collect(), inbound, outbound);
-        self.publisher.publish(Box::new(lists));
+        AccessLists::new(applied.collect(), inbound, outbound)
+    }
+}
+
+impl Plane {
+    /// Returns a reader of the access lists, for a worker.
+    pub fn access_lists(&self) -> Reader<AccessLists> {
+        self.access.reader()
+    }
+
+    /// Returns copies of the access lists for one worker, with counters and policers of their own.
+    pub(crate) fn separate_access_lists(&self) -> AccessLists {
+        self.access.separate(&self.ports)
+    }
+
+    /// Returns the access lists.
+    pub fn active_lists(&self) -> &[ActiveList] {
+        self.access.lists()
+    }
+
+    /// Replaces the access lists; the next commit publishes them.
+    pub fn set_active_lists(&mut self, lists: Vec<ActiveList>) {
+        self.access.set(lists);
     }
 }
 

@@ -67,8 +67,8 @@ use fib::{Choice, Full, Hop, Prefix, Publisher, Reader};
 use access::PlaneAccess;
 use ages::Ages;
 use datapath::{
-    AccessLists, Adjacencies, Adjacency, FlowHash, Group, IcmpLimits, Ingress, Ingresses,
-    ReversePathFilter, Tables,
+    Adjacencies, Adjacency, FlowHash, Group, IcmpLimits, Ingress, Ingresses, ReversePathFilter,
+    Tables,
 };
 use driver::Driver;
 use hops::Hops;
@@ -268,19 +268,9 @@ impl Plane {
         self.ingresses.reader()
     }
 
-    /// Returns a reader of the access lists, for a worker.
-    pub fn access_lists(&self) -> Reader<AccessLists> {
-        self.access.reader()
-    }
-
-    /// Returns the access lists.
-    pub fn active_lists(&self) -> &[ActiveList] {
-        self.access.lists()
-    }
-
-    /// Replaces the access lists; the next commit publishes them.
-    pub fn set_active_lists(&mut self, lists: Vec<ActiveList>) {
-        self.access.set(lists);
+    /// Returns the limits of ICMP errors, if the router sends them itself.
+    pub(crate) fn icmp_limits(&self) -> Option<IcmpLimits> {
+        self.icmp_limits
     }
 
     /// Iterates over the tables, in the workers' order.

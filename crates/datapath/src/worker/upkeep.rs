@@ -11,6 +11,7 @@ use std::sync::Arc;
 use port::{Arena, Port, PortStats};
 
 use super::{SuspendedState, Worker};
+use crate::capture::Point;
 use crate::hold::Held;
 use crate::icmp_errors::{Admission, Pending};
 use crate::rewrite::decrement_ttl;
@@ -47,8 +48,7 @@ impl<L> Worker<L> {
                     Admission::Host | Admission::Silent => Some(frame),
                 };
                 if let Some(frame) = refused {
-                    arena.free(frame);
-                    stats.ended(verdict, 1);
+                    stats.end(arena, frame, verdict, Point::Ingress(ingress.port));
                 }
             }
         }
@@ -84,8 +84,8 @@ impl<L> Worker<L> {
     pub fn close(&mut self) {
         for lane in &mut self.lanes {
             while let Some(held) = lane.hold.pop() {
-                self.arena.free(held.frame);
-                self.stats.ended(Verdict::Unresolved, 1);
+                let point = Point::Ingress(held.ingress.port);
+                self.stats.end(&mut self.arena, held.frame, Verdict::Unresolved, point);
             }
         }
         for Lane { queueing, port, .. } in &mut self.lanes {
@@ -95,8 +95,8 @@ impl<L> Worker<L> {
         }
         let mut unanswered = self.errors.take();
         for pending in unanswered.drain(..) {
-            self.arena.free(pending.frame);
-            self.stats.ended(pending.verdict, 1);
+            let point = Point::Ingress(pending.ingress.port);
+            self.stats.end(&mut self.arena, pending.frame, pending.verdict, point);
         }
         self.errors.restore(unanswered);
         if let Some(egress) = &mut self.egress {
@@ -116,8 +116,8 @@ impl<L> Worker<L> {
         let handed = handed.map(|at| {
             let lane = &mut self.lanes[at];
             while let Some(held) = lane.hold.pop() {
-                self.arena.free(held.frame);
-                self.stats.ended(Verdict::Unresolved, 1);
+                let point = Point::Ingress(held.ingress.port);
+                self.stats.end(&mut self.arena, held.frame, Verdict::Unresolved, point);
             }
             self.lanes.remove(at).port
         });

@@ -31,7 +31,7 @@ impl Port for Losing {
     fn transmit(&mut self, arena: &mut Arena, frames: &mut Vec<Frame>) -> usize {
         self.port.transmit(arena, frames)
     }
-    fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
+    fn punt(&mut self, arena: &Arena, frame: &Frame) -> bool {
         self.port.punt(arena, frame)
     }
     fn flush(&mut self, arena: &mut Arena) {

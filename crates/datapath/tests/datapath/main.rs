@@ -25,6 +25,7 @@
 mod access;
 mod allocation;
 mod bonds;
+mod capture;
 mod changes;
 mod faults;
 mod flows;

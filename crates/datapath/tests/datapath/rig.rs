@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use fib::engine::linear::Linear;
 use fib::{Engine, Hop, Prefix, Publisher};
+use fingerpost_datapath::capture::{Conditions, Filter, Occasion, Position};
 use fingerpost_datapath::stats::{Snapshot, WorkerStats};
 use fingerpost_datapath::{
     Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, ReversePathFilter,
-    VerdictMap, WantReceiver, Worker, WorkerSetup, wants,
+    Verdict, VerdictMap, WantReceiver, Worker, WorkerSetup, wants,
 };
 use port::memory::PuntedPackets;
 use port::{Arena, MemoryPort, Port};
@@ -79,6 +80,10 @@ pub(crate) struct Rig<L = Lists> {
     pub(crate) ingresses: Publisher<Ingresses>,
     pub(crate) wants: WantReceiver,
     seen: Snapshot,
+    /// The position of its capture of all packets.
+    captured: Position,
+    /// The packets that the capture has as sent, and that their port has not taken yet.
+    untaken: u64,
 }
 
 /// Makes the model: three ports, two tables, four gateways, the last with a small MTU. The router's
@@ -243,8 +248,29 @@ impl<L: Lookup> Rig<L> {
             wants: ask,
             stats: Arc::new(WorkerStats::new()),
         });
+        let everything = Conditions {
+            arrivals: true,
+            verdicts: Verdict::ALL.to_vec(),
+            port: None,
+            one_in: 1,
+            snap: 16,
+            filter: Filter::default(),
+        };
+        let opened = worker.stats().recorder().open(1, &everything);
+        let (_, captured) = opened.expect("the first session");
         let seen = Snapshot::default();
-        Self { worker, far, hosts, model, adjacencies, ingresses, wants, seen }
+        Self {
+            worker,
+            far,
+            hosts,
+            model,
+            adjacencies,
+            ingresses,
+            wants,
+            seen,
+            captured,
+            untaken: 0,
+        }
     }
 
     /// Lets the hosts forward and answer for the router, at these rates.
@@ -276,7 +302,34 @@ impl<L: Lookup> Rig<L> {
         assert_eq!(back, arena.capacity(), "every frame is back, or waits");
         let change = now - self.seen;
         self.seen = now;
+        self.check_capture(&change);
         change
+    }
+
+    /// Checks that the capture of all packets has each packet of a change once.
+    fn check_capture(&mut self, change: &Snapshot) {
+        let records = self.worker.stats().recorder().live(self.captured).expect("a session");
+        self.captured = records.position;
+        assert_eq!(records.lost, 0);
+        let (mut ends, mut arrivals) = (VerdictMap::<u64>::default(), 0);
+        for record in records.records.iter().filter(|record| record.session == 1) {
+            match record.occasion {
+                Occasion::Arrival => arrivals += 1,
+                Occasion::End(verdict) => ends[verdict] += 1,
+            }
+        }
+        for (verdict, count) in change.iter().filter(|(verdict, _)| !verdict.is_ports()) {
+            if verdict == Verdict::Sent {
+                // Packets that were handed to a port, and refused or not taken yet.
+                self.untaken += ends[verdict];
+                self.untaken -= count + change.count(Verdict::TxFull);
+                assert!(self.untaken <= self.worker.held() as u64, "{} not taken", self.untaken);
+            } else {
+                assert_eq!(ends[verdict], count, "{verdict:?} in the capture");
+            }
+        }
+        let lost = change.iter().filter(|(verdict, _)| verdict.is_ports());
+        assert_eq!(arrivals + lost.map(|(_, count)| count).sum::<u64>(), change.received);
     }
 
     /// Sends `frames` to port 0; see [`compare_on`](Self::compare_on).

@@ -160,8 +160,7 @@ impl Port for Stubborn {
     fn transmit(&mut self, _: &mut Arena, _: &mut Vec<Frame>) -> usize {
         0
     }
-    fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
-        arena.free(frame);
+    fn punt(&mut self, _: &Arena, _: &Frame) -> bool {
         false
     }
     fn flush(&mut self, arena: &mut Arena) {

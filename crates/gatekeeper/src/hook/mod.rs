@@ -53,6 +53,7 @@ use super::sampler::Sampler;
 use super::saved_flows;
 use super::steering::SoftwareSteering;
 use super::syn_cookies::SynCookieResponder;
+use datapath::capture::Point;
 use datapath::stats::WorkerStats;
 use datapath::{
     EgressBatch, IngressBatch, OversizedPacket, PacketHook, TunnelParameters, TunnelSealer, Verdict,
@@ -174,12 +175,10 @@ impl PacketHook for GateHook {
 
     fn drop_queued(&mut self, arena: &mut Arena, stats: &WorkerStats) {
         while let Some(packet) = self.queued.pop() {
-            arena.free(packet.frame);
-            stats.ended(Verdict::LinkFull, 1);
+            stats.end(arena, packet.frame, Verdict::LinkFull, Point::Ingress(FRONT as u16));
         }
         while let Some(answer) = self.icmp_errors.next().or_else(|| self.syn_cookies.next()) {
-            arena.free(answer.frame);
-            stats.ended(Verdict::LinkFull, 1);
+            stats.end(arena, answer.frame, Verdict::LinkFull, Point::Ingress(FRONT as u16));
         }
         PacketHook::end_turn(self, true);
     }

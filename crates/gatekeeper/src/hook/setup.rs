@@ -144,13 +144,8 @@ impl GateHook {
                 gate.restore(now, &flow, hash, record);
             }
         }
-        let icmp_errors = IcmpErrorResponder::new(
-            setup.front4,
-            setup.front6,
-            icmp_rate,
-            setup.key.clone(),
-            now,
-        );
+        let icmp_errors =
+            IcmpErrorResponder::new(setup.front4, setup.front6, icmp_rate, setup.key.clone(), now);
         let hook = Self {
             clock,
             now,

@@ -1,13 +1,15 @@
 //! The test rig: a worker with a gate's hook and two ports, the front and the back.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use datapath::capture::{Conditions, Filter, Occasion, Position};
 use datapath::stats::WorkerStats;
 use datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, Verdict, Worker,
-    WorkerSetup, wants,
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, Verdict, VerdictMap,
+    Worker, WorkerSetup, wants,
 };
 use fib::engine::linear::Linear;
 use fib::{Engine, Hop, Prefix, Publisher};
@@ -63,6 +65,8 @@ pub(crate) struct Rig {
     pub(crate) adjacencies: Publisher<Adjacencies>,
     pub(crate) policy: Publisher<Policy>,
     pub(crate) config: Config,
+    /// The position of its capture of all packets, and what it has had.
+    captured: RefCell<(Position, VerdictMap<u64>)>,
 }
 
 pub(crate) fn config(bandwidth: &str, more: &str) -> Config {
@@ -215,6 +219,16 @@ impl Rig {
         if let Some(handed) = handed {
             worker = worker.with_handed(Box::new(handed.with_link(mac(0), 1500)), 0);
         }
+        let everything = Conditions {
+            arrivals: false,
+            verdicts: Verdict::ALL.to_vec(),
+            port: None,
+            one_in: 1,
+            snap: 0,
+            filter: Filter::default(),
+        };
+        let opened = worker.stats().recorder().open(1, &everything);
+        let (_, position) = opened.expect("the first session");
         Self {
             worker,
             far,
@@ -225,6 +239,7 @@ impl Rig {
             adjacencies,
             policy,
             config,
+            captured: RefCell::new((position, VerdictMap::default())),
         }
     }
 
@@ -245,6 +260,18 @@ impl Rig {
         // A held packet is one frame.
         let back = self.worker.arena().available() + self.worker.held();
         assert_eq!(back, FRAMES as usize);
+        let mut captured = self.captured.borrow_mut();
+        let (position, ends) = &mut *captured;
+        let records = self.worker.stats().recorder().live(*position).expect("a session");
+        *position = records.position;
+        assert_eq!(records.lost, 0, "check more often");
+        for record in records.records {
+            let Occasion::End(verdict) = record.occasion else { panic!("{record:?}") };
+            ends[verdict] += 1;
+        }
+        ends[Verdict::Sent] -= now.count(Verdict::TxFull);
+        assert_eq!(*ends, now.verdicts, "each packet is in the capture once");
+        ends[Verdict::Sent] += now.count(Verdict::TxFull);
     }
 
     pub(crate) fn count(&self, verdict: Verdict) -> u64 {

@@ -183,8 +183,7 @@ impl Port for HandoverPort {
         0
     }
 
-    fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
-        arena.free(frame);
+    fn punt(&mut self, _: &Arena, _: &Frame) -> bool {
         false
     }
 

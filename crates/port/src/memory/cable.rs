@@ -215,9 +215,8 @@ impl Port for MemoryPort {
         fit
     }
 
-    fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
-        let taken = self.host.lock().push(arena.bytes(&frame));
-        arena.free(frame);
+    fn punt(&mut self, arena: &Arena, frame: &Frame) -> bool {
+        let taken = self.host.lock().push(arena.bytes(frame));
         self.stats.punted += u64::from(taken);
         taken
     }
@@ -318,7 +317,8 @@ mod tests {
         let (_far, mut near) = MemoryPort::pair("far", "near");
         let host = near.host();
         let frame = arena.copy_in(&[5; 20]).unwrap();
-        assert!(near.punt(&mut arena, frame));
+        assert!(near.punt(&arena, &frame));
+        arena.free(frame);
         assert_eq!((host.waiting(), near.stats().punted, arena.available()), (1, 1, 4));
         assert_eq!(host.take(), Some(vec![5; 20]));
         assert_eq!(host.take(), None);

@@ -408,10 +408,9 @@ impl Port for Socket {
         fit
     }
 
-    fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
+    fn punt(&mut self, arena: &Arena, frame: &Frame) -> bool {
         let host = self.host.as_ref();
-        let taken = host.is_some_and(|(host, index)| host.give(*index, arena.bytes(&frame)));
-        arena.free(frame);
+        let taken = host.is_some_and(|(host, index)| host.give(*index, arena.bytes(frame)));
         self.watched.punted.add(u64::from(taken));
         taken
     }
