@@ -16,17 +16,22 @@
 //! link that is faster than the worker; with `--rules` each packet is examined by
 //! an access list of so many rules (`acl.rs`), and none of them is denied; few of the rules are about
 //! their addresses, as in the first case of `acl.rs`.
+//!
+//! With `--capture` a capture takes one packet in so many in every second window, and the windows
+//! with it are a case of their own. With `--damaged` one packet in so many is dropped, and among the
+//! last drops.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use datapath::capture::{Conditions, Filter};
 use datapath::stats::WorkerStats;
 use datapath::{
     AccessLists, Adjacencies, Adjacency, AppliedList, DeviceQueue, FIRST_STACKED, Group, Ingress,
     Ingresses, Locals, PRIORITIES, PortQueue, PortQueues, ReversePathFilter, StackedDevice, Tables,
-    VlanTable, VlanTag, Worker, WorkerSetup, wants,
+    Verdict, VlanTable, VlanTag, Worker, WorkerSetup, wants,
 };
 use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use output::progress;
@@ -80,6 +85,12 @@ pub(super) struct Args {
     /// Rules of an access list by which packets are examined as they arrive
     #[arg(long, value_name = "N", default_value_t = 0)]
     rules: usize,
+    /// One packet in so many has another IP version in its header, and is dropped
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    damaged: usize,
+    /// A capture takes one packet in so many in every second window
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    capture: u32,
     /// The core
     #[arg(long, value_name = "N", default_value_t = 0)]
     core: usize,
@@ -117,8 +128,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let keys6 = Stream::Pfx.keys::<u128>(PACKETS, &routes.v6);
     // Access lists have rules about sources.
     let drawn = args.sources || args.rules > 0;
-    let right4 = right(&keys4, drawn, |key| forwards4(v4.fib(), key));
-    let right6 = right(&keys6, drawn, |key| forwards6(v6.fib(), key));
+    let right4 = right(&keys4, drawn, args.damaged, |key| forwards4(v4.fib(), key));
+    let right6 = right(&keys6, drawn, args.damaged, |key| forwards6(v6.fib(), key));
     let readers = || Tables::single(v4.reader(), v6.reader());
     let hops = routes.v4.iter().map(|r| r.1).chain(routes.v6.iter().map(|r| r.1)).max();
     let adjacencies =
@@ -133,6 +144,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.rules > 0 {
         options += &format!(" {} rules", args.rules);
+    }
+    if args.damaged > 0 {
+        options += &format!(" 1 in {} damaged", args.damaged);
     }
     if args.frame_size != 2048 {
         options += &format!(" frames of {}", args.frame_size);
@@ -150,10 +164,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         };
         let pool: Pool = if is_v4 {
             let frame = |(dst, src)| frame_v4(dst, drawn.then_some(src));
-            tagged(pairs(&keys4).map(frame), args.vlans).collect()
+            damaged(tagged(pairs(&keys4).map(frame), args.vlans), args.damaged).collect()
         } else {
             let frame = |(dst, src)| frame_v6(dst, drawn.then_some(src));
-            tagged(pairs(&keys6).map(frame), args.vlans).collect()
+            damaged(tagged(pairs(&keys6).map(frame), args.vlans), args.damaged).collect()
         };
         let right = if is_v4 { right4 } else { right6 };
         let case = format!("{case}{options}");
@@ -164,19 +178,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Ok(worker.with_access_lists(access.reader(), 0))
             };
             prove(worker, pool.clone(), right)?;
-            windows(worker, pool, args.seconds)
+            windows(worker, pool, args)
         })
         .with_context(|| format!("measuring {case}"))?;
-        let summary = Summary::of(&windows);
-        scores.push(Score {
-            case,
-            engine,
-            routes: count,
-            bytes,
-            summary,
-            cycles: hertz().map(|hertz| hertz / (summary.median * 1e6)),
-            sent: right as f64 / PACKETS as f64,
-        });
+        let captured = format!("{case} capture of 1 in {}", args.capture);
+        for (case, windows) in [case, captured].into_iter().zip(windows) {
+            let summary = Summary::of(&windows);
+            scores.push(Score {
+                case,
+                engine: engine.clone(),
+                routes: count,
+                bytes,
+                summary,
+                cycles: hertz().map(|hertz| hertz / (summary.median * 1e6)),
+                sent: right as f64 / PACKETS as f64,
+            });
+        }
     }
     args.setting.record(scores.iter().map(|score| Figure {
         bench: "datapath",
@@ -207,8 +224,31 @@ fn pairs<A: Copy>(keys: &[A]) -> impl Iterator<Item = (A, A)> {
 }
 
 /// Counts the packets that are to leave.
-fn right<A: Copy>(keys: &[A], sources: bool, forwards: impl Fn(A) -> bool) -> usize {
-    pairs(keys).filter(|&(dst, src)| forwards(dst) && (!sources || forwards(src))).count()
+fn right<A: Copy>(
+    keys: &[A],
+    sources: bool,
+    damaged: usize,
+    forwards: impl Fn(A) -> bool,
+) -> usize {
+    let whole = pairs(keys).enumerate().filter(|(at, _)| !is_damaged(*at, damaged));
+    whole.filter(|&(_, (dst, src))| forwards(dst) && (!sources || forwards(src))).count()
+}
+
+/// Returns whether the packet at this place is damaged, if one in so many is.
+fn is_damaged(at: usize, one_in: usize) -> bool {
+    one_in > 0 && at % one_in == one_in - 1
+}
+
+/// Damages one frame in so many.
+fn damaged(frames: impl Iterator<Item = Vec<u8>>, one_in: usize) -> impl Iterator<Item = Vec<u8>> {
+    frames.enumerate().map(move |(at, mut frame)| {
+        if is_damaged(at, one_in)
+            && let Some(first) = frame.get_mut(ethernet::LEN)
+        {
+            *first ^= 0x10;
+        }
+        frame
+    })
 }
 
 /// Returns whether a packet to `dst` is to leave: RFC 1812, 5.3.7, written independently of the datapath.
@@ -293,13 +333,15 @@ fn prove(
     Ok(())
 }
 
-/// Returns the million packets a second of each window.
+/// Returns the million packets a second of each window: in turns without and with a capture, if there
+/// is one.
 fn windows(
     worker: impl Fn(Replay) -> anyhow::Result<Worker<Tables>>,
     pool: Pool,
-    seconds: f64,
-) -> anyhow::Result<Vec<f64>> {
+    args: &Args,
+) -> anyhow::Result<Vec<Vec<f64>>> {
     let mut worker = worker(Replay::new("in", pool, Sink::Count))?;
+    let stats = Arc::clone(worker.stats());
     let mut window = |length: Duration| {
         let (start, clock) = (Instant::now(), Clock::start());
         let mut packets = 0;
@@ -311,8 +353,37 @@ fn windows(
         packets as f64 / clock.seconds() / 1e6
     };
     window(Duration::from_millis(200));
-    let length = Duration::from_secs_f64(seconds / f64::from(WINDOWS));
-    Ok((0..WINDOWS).map(|_| window(length)).collect())
+    let length = Duration::from_secs_f64(args.seconds / f64::from(WINDOWS));
+    if args.capture == 0 {
+        return Ok(vec![(0..WINDOWS).map(|_| window(length)).collect()]);
+    }
+    let conditions = Conditions {
+        arrivals: false,
+        verdicts: Verdict::ALL.to_vec(),
+        port: None,
+        one_in: args.capture,
+        snap: u16::MAX,
+        filter: Filter::default(),
+    };
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for number in 1..=WINDOWS {
+        without.push(window(length));
+        let before = stats.snapshot();
+        let opened = stats.recorder().open(number, &conditions);
+        let (slot, position) = opened.context("no session is free")?;
+        with.push(window(length));
+        stats.recorder().close(slot);
+        let records = stats.recorder().live(position).context("no ring")?;
+        let taken = records.records.len() as u64 + records.lost;
+        let ended = stats.snapshot() - before;
+        let expected = ended.received / u64::from(args.capture);
+        ensure!(
+            (expected / 2..=2 * expected + 10).contains(&taken),
+            "{taken} packets captured of {}",
+            ended.received
+        );
+    }
+    Ok(vec![without, with])
 }
 
 /// Makes the list that received packets are examined by, if it has rules. All of its rules permit, so that
