@@ -200,7 +200,7 @@ machine dpkg --remove fingerpost >"$work/dpkg.log" 2>&1 || fail "the removal fai
 [ ! -e "$root/usr/bin/fingerpost" ] && [ -e "$root/etc/fingerpost/run.toml" ] || fail "the removal leaves other files"
 machine dpkg --purge fingerpost >"$work/dpkg.log" 2>&1 || fail "the purge fails: $(cat "$work/dpkg.log")"
 left=$(machine find /etc/fingerpost /var/lib/fingerpost /var/lib/fingerpost-block /var/cache/fingerpost /var/cache/fingerpost-block \
-    /usr/share/doc/fingerpost /usr/lib/systemd/system -name '*fingerpost*' 2>/dev/null | grep -v '^/etc/fingerpost$' || true)
+    /usr/share/doc/fingerpost /usr/share/fingerpost /usr/lib/systemd/system -name '*fingerpost*' 2>/dev/null | grep -v '^/etc/fingerpost$' || true)
 [ -z "$left" ] || fail "the purge leaves $left"
 for name in run.toml gate.toml grantor.toml block.env; do
     [ ! -e "$root/etc/fingerpost/$name" ] || fail "the purge leaves $name"

@@ -3,6 +3,7 @@
 //! ```text
 //!   release build ─► program, manual pages, completions ─┐
 //!   packaging/: units, user, folders, configuration ─────┼─► a folder of target ─► dpkg-deb ─► fingerpost_*.deb
+//!   dashboards, rules of Prometheus ──────────────────────┤
 //!   README, guide, changelog, bill of materials ─────────┘
 //! ```
 //!
@@ -37,6 +38,9 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("zsh", "usr/share/zsh/vendor-completions/_fingerpost"),
     ("fish", "usr/share/fish/vendor_completions.d/fingerpost.fish"),
 ];
+/// The folder of dashboards and rules.
+const SHARED: &str = "usr/share/fingerpost";
+/// The folder of the documentation.
 const DOCUMENTATION: &str = "usr/share/doc/fingerpost";
 
 /// The program that is packed, and the folder of the package.
@@ -99,6 +103,12 @@ impl Stage {
         for (shell, file) in COMPLETIONS {
             let text = run(Command::new(&program).args(["completions", shell]))?;
             self.write(file, 0o644, &text)?;
+        }
+        for folder in ["grafana", "prometheus"] {
+            for name in names(&format!("packaging/{folder}"))? {
+                let from = format!("packaging/{folder}/{name}");
+                self.copy(&from, &format!("{SHARED}/{folder}/{name}"))?;
+            }
         }
         self.documentation(suffix)?;
         run(Command::new("gzip").args(["-9nr"]).arg(&manual))?;
