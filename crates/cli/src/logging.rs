@@ -2,20 +2,23 @@
 //!
 //! ```text
 //!   log::warn! of any crate ─► level enabled? ─┬─ a terminal or file: fingerpost: warning: …
-//!                                              └─ the journal:        <4>…
+//!                                              ├─ the journal:        <4>…
+//!                                              └─ as JSON:            {"time":…,"level":"warning",…}
 //! ```
 //!
 //! The crates log with the macros of the `log` crate, never from the datapath (docs/decisions/0036).
 //! The level is the first that is set of `--log-level`, `FINGERPOST_LOG` and `[log] level` of the
 //! configuration, or else `info`. If standard error is the stream of the journal (`JOURNAL_STREAM`,
 //! systemd.exec(5)), lines begin with their severity as in sd-daemon(3), which the journal removes
-//! and filters by (`journalctl -p warning`).
+//! and filters by (`journalctl -p warning`). With `--log-format json`, or `FINGERPOST_LOG_FORMAT=json`, a
+//! message is an object on a line, for programs that collect logs, also in the journal.
 
 use std::env;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use clap::ValueEnum;
 use config::Level;
 use log::{Log, Metadata, Record};
 use nix::sys::stat::fstat;
@@ -23,19 +26,42 @@ use nix::sys::stat::fstat;
 /// The environment variable of the level.
 const VARIABLE: &str = "FINGERPOST_LOG";
 
+/// The environment variable of the format.
+const FORMAT_VARIABLE: &str = "FINGERPOST_LOG_FORMAT";
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Lines with their severity
+    Text,
+    /// An object on a line: time, level, module, message
+    Json,
+}
+
 /// The logger of the process, which writes to standard error.
 struct StderrLogger {
     journal: AtomicBool,
+    json: AtomicBool,
     /// Whether the command line or the environment sets the level, which the configuration then
     /// does not change.
     chosen: AtomicBool,
 }
 
-static LOGGER: StderrLogger =
-    StderrLogger { journal: AtomicBool::new(false), chosen: AtomicBool::new(false) };
+static LOGGER: StderrLogger = StderrLogger {
+    journal: AtomicBool::new(false),
+    json: AtomicBool::new(false),
+    chosen: AtomicBool::new(false),
+};
 
-/// Installs the logger, with the level of the command line, if there is one.
-pub(crate) fn start(level: Option<Level>) -> anyhow::Result<()> {
+/// Installs the logger, with the level and the format of the command line, if there are any.
+pub(crate) fn start(level: Option<Level>, format: Option<Format>) -> anyhow::Result<()> {
+    let format = match (format, env::var(FORMAT_VARIABLE)) {
+        (None, Ok(text)) => Format::from_str(&text, false)
+            .map_err(|_| anyhow::anyhow!("{text:?} is unknown: text or json"))
+            .context(FORMAT_VARIABLE)?,
+        (format, _) => format.unwrap_or(Format::Text),
+    };
+    LOGGER.json.store(format == Format::Json, Ordering::Relaxed);
     let level = match (level, env::var(VARIABLE)) {
         (None, Ok(text)) => Some(text.parse().map_err(anyhow::Error::msg).context(VARIABLE)?),
         (level, _) => level,
@@ -57,6 +83,9 @@ pub(crate) fn configure(level: Option<Level>) {
 
 /// Logs the error that ends the program.
 pub(crate) fn log_failure(error: &str) {
+    if LOGGER.json.load(Ordering::Relaxed) {
+        return write_json(log::Level::Error, "fingerpost", error);
+    }
     let journal = LOGGER.journal.load(Ordering::Relaxed);
     write(if journal { "<3>" } else { "fingerpost: " }, error);
 }
@@ -94,6 +123,23 @@ fn write(prefix: &str, message: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Returns a message as an object.
+fn object(time: &str, level: log::Level, module: &str, message: &str) -> serde_json::Value {
+    let level = match level {
+        log::Level::Error => "error",
+        log::Level::Warn => "warning",
+        log::Level::Info => "info",
+        log::Level::Debug | log::Level::Trace => "debug",
+    };
+    serde_json::json!({ "time": time, "level": level, "module": module, "message": message })
+}
+
+/// Writes a message as an object on a line; ignores errors.
+fn write_json(level: log::Level, module: &str, message: &str) {
+    let time = format!("{:.6}", jiff::Timestamp::now());
+    let _ = writeln!(std::io::stderr().lock(), "{}", object(&time, level, module, message));
+}
+
 impl Log for StderrLogger {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
         // Lines of other crates are not for operators.
@@ -102,6 +148,10 @@ impl Log for StderrLogger {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
+            if self.json.load(Ordering::Relaxed) {
+                let message = record.args().to_string();
+                return write_json(record.level(), record.target(), &message);
+            }
             let journal = self.journal.load(Ordering::Relaxed);
             write(prefix(record.level(), journal), &record.args().to_string());
         }
@@ -129,6 +179,16 @@ mod tests {
         }
         assert_eq!(prefix(log::Level::Warn, true), "<4>");
         assert_eq!(prefix(log::Level::Warn, false), "fingerpost: warning: ");
+    }
+
+    #[test]
+    fn object_is_one_line_whatever_the_message_has() {
+        let value =
+            object("2026-11-30T00:00:00Z", log::Level::Warn, "fingerpost_feed", "a\nb\u{1b}");
+        let text = value.to_string();
+        assert!(!text.contains(char::is_control), "{text}");
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&read["level"], &read["message"]), (&"warning".into(), &"a\nb\u{1b}".into()));
     }
 
     #[test]

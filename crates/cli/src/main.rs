@@ -88,6 +88,9 @@ struct Cli {
     /// Set the least severe level of the log: error, warn, info or debug [default: info]
     #[arg(long, global = true, value_name = "LEVEL", value_parser = logging::parse)]
     log_level: Option<config::Level>,
+    /// Write the log as text, or as JSON with an object on a line [default: text]
+    #[arg(long, global = true, value_name = "FORMAT", value_enum)]
+    log_format: Option<logging::Format>,
     #[command(subcommand)]
     command: Command,
 }
@@ -161,7 +164,8 @@ fn command_line() -> clap::Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = logging::start(cli.log_level).and_then(|()| run_command(cli.command));
+    let done =
+        logging::start(cli.log_level, cli.log_format).and_then(|()| run_command(cli.command));
     done.unwrap_or_else(|error| {
         if is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
