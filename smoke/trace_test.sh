@@ -61,6 +61,8 @@ for line in '^packet: r0 in arrival length 42: 10.0.0.2 > 11.1.0.1 protocol 17 t
     grep -q "$line" "$work/words" || fail "no line $line"
 done
 
+trace -i r0 from 10.0.0.2 to 11.0.0.1 ipproto tcp dport 23 | has_line "^end: r0 in dropped acl_denied rule from-source 2 length 54: " || fail "no rule"
+
 echo "the packets themselves"
 "$program" capture --socket "$work/sock" --no-driver -j >"$work/ends" 2>"$work/capture.log" &
 capture=$!

@@ -49,6 +49,9 @@ pub struct CapturedPacket {
     /// The verdict; none of a packet that arrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
+    /// The rule of an access list that has refused it: the list's name, and the rule's number or `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// The length of the packet, in bytes, with its Ethernet header.
     pub length: u16,
     /// Its first bytes, in hexadecimal digits.

@@ -25,7 +25,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::handle::ControlHandle;
 use crate::kernel_sync::KernelSync;
-use crate::port_names::PortNames;
+use crate::packet_names::PacketNames;
 use crate::query::QueryHandle;
 use crate::server::{ReplyWriter, RequestError};
 
@@ -113,8 +113,8 @@ fn in_driver(query: &QueryHandle) -> Vec<String> {
     forwarding.map(|interface| interface.name()).collect()
 }
 
-fn read_names(query: &QueryHandle) -> Option<PortNames> {
-    query.control.call(|sync| PortNames::of(sync.plane.ports()))
+fn read_names(query: &QueryHandle) -> Option<PacketNames> {
+    query.control.call(|sync| PacketNames::of(&sync.plane))
 }
 
 fn no_answer() -> RequestError {
@@ -122,7 +122,7 @@ fn no_answer() -> RequestError {
 }
 
 /// Checks the conditions of a client.
-fn check(conditions: &CaptureConditions, names: &PortNames) -> Result<Conditions, String> {
+fn check(conditions: &CaptureConditions, names: &PacketNames) -> Result<Conditions, String> {
     let CaptureConditions { arrivals, verdicts, interface, one_in, snap, filter, no_driver: _ } =
         conditions;
     let verdicts = verdicts.iter().map(|name| {
@@ -131,7 +131,7 @@ fn check(conditions: &CaptureConditions, names: &PortNames) -> Result<Conditions
     });
     let port = interface.as_ref().map(|name| {
         names.number(name).ok_or_else(|| {
-            let known: Vec<_> = names.all().collect();
+            let known: Vec<_> = names.ports().collect();
             format!("{name:?} is no interface of the workers; these are: {}", known.join(", "))
         })
     });

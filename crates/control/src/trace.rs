@@ -26,8 +26,8 @@ use port::{Arena, MemoryPort, Port};
 
 use crate::items;
 use crate::kernel_sync::KernelSync;
+use crate::packet_names::PacketNames;
 use crate::plane::{ActiveList, PlanePort};
-use crate::port_names::PortNames;
 
 /// The length of an Ethernet header.
 const HEADER: usize = 14;
@@ -129,7 +129,7 @@ fn run(
     }
     let held = worker.held() > 0;
     let records = stats.recorder().live(position).map(|read| read.records).unwrap_or_default();
-    let names = PortNames::of(plane.ports());
+    let names = PacketNames::of(plane);
     let ends = records.iter().map(|record| names.packet(0, record));
     Ok((held, ends.collect()))
 }

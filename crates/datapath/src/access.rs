@@ -38,6 +38,7 @@ use super::turn::Lane;
 use super::{
     Adjacencies, Adjacency, Batch, FIRST_STACKED, Locals, Parsed, Verdict, flow_v4, flow_v6, parse,
 };
+use crate::capture::RuleIndex;
 use crate::stats::WorkerStats;
 
 /// No list, and no port.
@@ -418,12 +419,12 @@ impl Examination<'_> {
     #[inline]
     fn run(
         &mut self,
-        list: u16,
+        number: u16,
         batch: &mut AccessBatch<'_>,
         is_examined: impl Fn(&AccessBatch<'_>, usize, Kind) -> bool,
     ) {
         let Self { lists, worker, matchers, gathered, origin, time } = self;
-        let Some(applied) = lists.lists.get(usize::from(list)) else { return };
+        let Some(applied) = lists.lists.get(usize::from(number)) else { return };
         let (list, worker) = (applied.list.list(), *worker);
         let mut now = || *time.get_or_insert_with(|| origin.elapsed().as_nanos() as u64);
         // A list that replaces another one, which a worker still uses, has another address.
@@ -439,25 +440,28 @@ impl Examination<'_> {
                 }
                 let packet = batch.packet_of(at, frame);
                 if !matchers.push(list, at as u16, kind, packet) && !list.permits {
-                    batch.refusals.refuse(at, Verdict::AclDenied);
+                    let by = RuleIndex { list: number, rule: list.rules().len() as u32 };
+                    batch.refusals.refuse_by(at, Verdict::AclDenied, by);
                 }
             }
         }
+        let applied = (number, applied);
         apply(&mut matchers.v4, list.v4(), applied, worker, batch, &mut now);
         apply(&mut matchers.v6, list.v6(), applied, worker, batch, &mut now);
     }
 }
 
-/// Applies the rules of a list to the packets of one family.
+/// Applies the rules of a list, with its index, to the packets of one family.
 fn apply<A: PacketFamily>(
     matcher: &mut Matcher<A>,
     classifier: &Classifier<A>,
-    applied: &AppliedList,
+    (list_number, applied): (u16, &AppliedList),
     worker: usize,
     batch: &mut AccessBatch<'_>,
     now: &mut impl FnMut() -> u64,
 ) {
     let AppliedList { list, mirrors } = applied;
+    let by = |rule: usize| RuleIndex { list: list_number, rule: rule as u32 };
     let Some(counters) = list.counters(worker) else { return };
     let rules = list.list().rules();
     let permits = list.list().permits;
@@ -474,7 +478,7 @@ fn apply<A: PacketFamily>(
                 unmatched += 1;
                 unmatched_bytes += u64::from(length);
                 if !permits {
-                    batch.refusals.refuse(at, Verdict::AclDenied);
+                    batch.refusals.refuse_by(at, Verdict::AclDenied, by(rules.len()));
                 }
                 break;
             };
@@ -484,14 +488,14 @@ fn apply<A: PacketFamily>(
             match &rule.action {
                 Action::Permit | Action::Count => {}
                 Action::Deny => {
-                    batch.refusals.refuse(at, Verdict::AclDenied);
+                    batch.refusals.refuse_by(at, Verdict::AclDenied, by(index));
                     break;
                 }
                 Action::Police(_) => {
                     let policer = list.policer(index);
                     if policer.is_some_and(|policer| !policer.admit(now(), length)) {
                         counters.count_exceeded(index);
-                        batch.refusals.refuse(at, Verdict::AclPoliced);
+                        batch.refusals.refuse_by(at, Verdict::AclPoliced, by(index));
                         break;
                     }
                 }

@@ -64,6 +64,25 @@ pub enum Point {
     Ingress(u16),
     /// To be sent on the port with this number.
     Egress(u16),
+    /// Received on the port with this number, and refused by a rule of an access list.
+    Refused(u16, RuleIndex),
+}
+
+impl Point {
+    /// Returns the number of the port.
+    pub fn port(self) -> u16 {
+        let (Self::Ingress(port) | Self::Egress(port) | Self::Refused(port, _)) = self;
+        port
+    }
+}
+
+/// A rule of an access list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleIndex {
+    /// The index of the list among the published ones.
+    pub list: u16,
+    /// The index of the rule; the number of rules for the list's default.
+    pub rule: u32,
 }
 
 /// The reason that a packet is recorded.

@@ -19,6 +19,7 @@ use super::rewrite::HostTask;
 use super::turn::{Lane, Punts, Turn, rewrite, stage};
 use super::vlan::TAG;
 use super::{Adjacencies, Batch, Ingress, PuntClass, Verdict, WantSender};
+use crate::capture::Point;
 use crate::stats::WorkerStats;
 
 /// The frames of a batch whose hops are known, and the parts of a worker that send or end them.
@@ -123,6 +124,11 @@ impl Completion<'_> {
             };
             let kind = refused.map_or(kind, Kind::Done);
             arena.shrink_front(&mut frame, tags);
+            if has_refusals && let Some(by) = refusals.rule(at) {
+                // Refused without an ICMP error, and never punted.
+                stats.end(arena, frame, verdict, Point::Refused(port, by));
+                continue;
+            }
             let (arena, lanes, wants) = (&mut *arena, &mut *lanes, &mut *wants);
             let errors = &mut *errors;
             let punts = Punts { policer: &mut *policer, further, isolated, answers, errors };

@@ -120,11 +120,15 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// Returns the comment of a packet: its verdict and the help of it.
+/// Returns the comment of a packet: its verdict and the help of it, and the rule of an access list.
 fn comment(packet: &CapturedPacket) -> String {
     let Some(name) = &packet.verdict else { return "arrival".to_owned() };
-    let help = Verdict::ALL.into_iter().find(|verdict| verdict.name() == name);
-    help.map_or_else(|| name.clone(), |verdict| format!("{name}: {}", verdict.help()))
+    let verdict = Verdict::ALL.into_iter().find(|verdict| verdict.name() == name);
+    let text = verdict.map_or_else(|| name.clone(), |v| format!("{name}: {}", v.help()));
+    match &packet.rule {
+        Some(rule) => format!("{text}; rule {rule}"),
+        None => text,
+    }
 }
 
 #[cfg(test)]
@@ -141,6 +145,7 @@ mod tests {
             interface: interface.to_owned(),
             direction: CaptureDirection::Out,
             verdict: verdict.map(|verdict| verdict.name().to_owned()),
+            rule: None,
             length: 1500,
             data: "0102030405".to_owned(),
         }
@@ -176,6 +181,11 @@ mod tests {
             reader.consume(size);
         }
         assert_eq!(names, ["r1", "eth0.100"]);
+        let ruled = CapturedPacket {
+            rule: Some("edge 7".to_owned()),
+            ..packet("r1", Some(Verdict::AclDenied))
+        };
+        assert!(comment(&ruled).ends_with("; rule edge 7"), "{}", comment(&ruled));
         let all = Verdict::ALL.iter().map(|v| format!("{}: {}", v.name(), v.help()));
         assert_eq!(comments, all.chain(["arrival".to_owned()]).collect::<Vec<_>>());
     }

@@ -34,7 +34,8 @@ pub(crate) fn packet_line(packet: &CapturedPacket) -> anyhow::Result<String> {
         },
     };
     let content = content(&bytes(packet)?);
-    Ok(format!("{time}{interface} {direction} {verdict}{worker} length {length}: {content}"))
+    let rule = packet.rule.as_ref().map(|rule| format!(" rule {rule}")).unwrap_or_default();
+    Ok(format!("{time}{interface} {direction} {verdict}{rule}{worker} length {length}: {content}"))
 }
 
 /// Describes a frame.

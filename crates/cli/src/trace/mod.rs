@@ -134,6 +134,7 @@ fn write_trace(out: &mut impl Write, trace: &Trace) -> anyhow::Result<()> {
         interface: trace.interface.clone(),
         direction: api::CaptureDirection::In,
         verdict: None,
+        rule: None,
         length: (trace.frame.len() / 2).try_into().context("the frame is too long")?,
         data: trace.frame.clone(),
     };

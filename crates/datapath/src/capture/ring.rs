@@ -1,11 +1,12 @@
 //! A ring of packet records that one thread writes and any thread reads.
 //!
 //! ```text
-//!   word 0   words of the record │ occasion │ egress? │ session
+//!   word 0   words of the record │ occasion │ point │ session
 //!   word 1   time, in nanoseconds since 1970
 //!   word 2   port │ length of the packet │ copied bytes
-//!   word 3   sequence number
-//!   word 4…  the bytes
+//!   word 3   list │ rule, for a packet that a rule refuses
+//!   word 4   sequence number
+//!   word 5…  the bytes
 //!   last     words of the record, so that a reader can go backward
 //! ```
 //!
@@ -18,10 +19,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::{Occasion, Point};
+use super::{Occasion, Point, RuleIndex};
 
-/// The words of a record beside the packet's bytes: four before and one after them.
-const FRAME: usize = 5;
+/// The words of a record beside the packet's bytes: five before and one after them.
+const FRAME: usize = 6;
+/// The numbers of points.
+const EGRESS: u8 = 1;
+const REFUSED: u8 = 2;
 
 /// A ring of records.
 #[derive(Debug)]
@@ -106,16 +110,18 @@ impl PacketRing {
         let start = self.written.load(Ordering::Relaxed);
         let end = start + words;
         let count = self.count.load(Ordering::Relaxed);
-        let (is_egress, port) = match point {
-            Point::Ingress(port) => (0, port),
-            Point::Egress(port) => (1, port),
+        let (kind, by) = match point {
+            Point::Ingress(_) => (0, RuleIndex::default()),
+            Point::Egress(_) => (EGRESS, RuleIndex::default()),
+            Point::Refused(_, by) => (REFUSED, by),
         };
         let occasion = u64::from(occasion.number());
         let len = packet.len().min(usize::from(u16::MAX)) as u64;
         let head = [
-            words << 48 | occasion << 40 | is_egress << 32 | u64::from(session),
+            words << 48 | occasion << 40 | u64::from(kind) << 32 | u64::from(session),
             time,
-            u64::from(port) << 32 | len << 16 | bytes.len() as u64,
+            u64::from(point.port()) << 32 | len << 16 | bytes.len() as u64,
+            u64::from(by.list) << 32 | u64::from(by.rule),
             count,
         ];
         self.reserved.store(end, Ordering::Relaxed);
@@ -174,14 +180,21 @@ impl PacketRing {
 
 /// Reads the words of a record, and returns its sequence number with it.
 fn read(words: &[u64]) -> Option<(Record, u64)> {
-    let &[head, time, lengths, sequence, ref rest @ ..] = words else { return None };
+    let &[head, time, lengths, by, sequence, ref rest @ ..] = words else { return None };
     let bytes = rest.split_last()?.1.iter().flat_map(|word| word.to_le_bytes());
     let port = (lengths >> 32) as u16;
     let record = Record {
         time,
         session: head as u32,
         occasion: Occasion::with_number((head >> 40) as u8)?,
-        point: if head >> 32 & 1 == 1 { Point::Egress(port) } else { Point::Ingress(port) },
+        point: match (head >> 32) as u8 {
+            EGRESS => Point::Egress(port),
+            REFUSED => {
+                let by = RuleIndex { list: (by >> 32) as u16, rule: by as u32 };
+                Point::Refused(port, by)
+            }
+            _ => Point::Ingress(port),
+        },
         len: (lengths >> 16) as u16,
         bytes: bytes.take(usize::from(lengths as u16)).collect(),
     };
@@ -246,12 +259,14 @@ mod tests {
         let long: Vec<u8> = (0..9000).map(|byte| byte as u8).collect();
         for (snap, expect) in [(0, 0), (13, 13), (16, 16), (9000, 512 - 8 * FRAME)] {
             let before = ring.position();
-            ring.push(1, 2, Occasion::Arrival, Point::Ingress(3), &long, snap);
+            let by = RuleIndex { list: 7, rule: 70_000 };
+            let point = Point::Refused(3, by);
+            ring.push(1, 2, Occasion::Arrival, point, &long, snap);
             let records = ring.records_since(before).records;
             let [record] = &records[..] else { panic!("{records:?}") };
             assert_eq!((record.len, &record.bytes[..]), (9000, &long[..expect]));
             let of = (record.session, record.occasion, record.point);
-            assert_eq!(of, (2, Occasion::Arrival, Point::Ingress(3)));
+            assert_eq!(of, (2, Occasion::Arrival, point));
         }
     }
 

@@ -99,10 +99,9 @@ impl Session {
     pub(super) fn accepts(&self, occasion: Occasion, point: Point) -> bool {
         let number = occasion.number();
         let word = self.occasions.get(usize::from(number >> 6));
-        let (Point::Ingress(at) | Point::Egress(at)) = point;
         let port = self.port.load(Ordering::Relaxed);
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (number & 63) & 1 == 1)
-            && (port == ANY || port == u64::from(at))
+            && (port == ANY || port == u64::from(point.port()))
     }
 
     /// Passes packets until the next that is taken: its index among the next `count`, or `None` if it is
