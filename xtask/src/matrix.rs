@@ -3,6 +3,7 @@
 //! ```text
 //!   the library without std ─► each package by itself ─► the oldest supported Rust
 //!      ─► a 32-bit target ─► AArch64 under emulation (neon.rs) ─► Miri
+//!      ─► the packages for crates.io, each built by itself, without publishing them
 //! ```
 //!
 //! A build for which a toolchain or a target is not installed is a skipped step
@@ -65,6 +66,8 @@ pub(crate) fn steps() -> Result<Vec<Step>> {
             "the component is not installed",
         )
     });
+    let packages = ["publish", "--workspace", "--dry-run", "--allow-dirty"];
+    steps.push(Step::command("packages for crates.io", CommandLine::cargo(&packages)));
     Ok(steps)
 }
 
