@@ -6,12 +6,12 @@
 #
 # First `systemd-analyze security` must rate every unit at most 2.5. The test creates eth1 only after the
 # boot: the unit waits for it. The process is not root, has few capabilities and a seccomp filter, forwards
-# and reloads, and systemd restarts it after a SIGKILL. Then the unit of block lists, the gate's and the grantor's
+# and reloads, and systemd restarts it after a SIGKILL. Then the units of sFlow, of block lists, the gate's and the grantor's
 # start. An upgrade restarts what runs and keeps the configuration; after a removal and a purge nothing is left but what
 # Debian's policy leaves.
 . "$(dirname "$0")/lib/namespaces.sh"
 
-for unit in fingerpost fingerpost-block fingerpost-gate fingerpost-grantor; do
+for unit in fingerpost fingerpost-block fingerpost-gate fingerpost-grantor fingerpost-sflow; do
     # --offline rates the file alone: a machine without a service manager has no units to look up.
     rated=$(systemd-analyze security --offline=true --threshold=25 "$here/packaging/$unit.service" | tail -1) ||
         fail "$unit.service: $rated, and at most 2.5 is allowed"
@@ -57,6 +57,11 @@ sed -i 's/^Version: .*/&+newer/' "$work/newer/DEBIAN/control"
 dpkg-deb --root-owner-group -Znone --build "$work/newer" "$root/newer.deb" >"$work/newer.log"
 python3 -c 'import json,sys; d = json.load(sys.stdin); assert d["bomFormat"] == "CycloneDX" and len(d["components"]) > 100, d' \
     < <(dpkg-deb --fsys-tarfile "$root/first.deb" | tar -xO ./usr/share/doc/fingerpost/sbom.cdx.json) || fail "no bill of materials"
+dpkg-deb --fsys-tarfile "$root/first.deb" | tar -xO ./usr/bin/fingerpost >"$work/packed"
+objcopy -O binary --only-section=.dep-v0 --set-section-flags .dep-v0=alloc "$work/packed" "$work/dep"
+"$python" -c 'import json, sys, zlib; d = json.loads(zlib.decompress(open(sys.argv[1], "rb").read()))["packages"]
+root, = [one for one in d if one.get("root")]
+assert root["name"] == "fingerpost" and len(d) > 100 and all(d[n]["name"] for n in root["dependencies"]), root' "$work/dep" || fail "no list of crates in the program"
 # Otherwise dpkg starts and stops nothing, as in the image of a container.
 rm -f "$root/usr/sbin/policy-rc.d"
 chroot "$root" dpkg --install /first.deb >"$work/dpkg.log" 2>&1 || fail "dpkg: $(cat "$work/dpkg.log")"
@@ -142,6 +147,17 @@ machine fingerpost fib diff kernel 2>/dev/null || fail "the tables differ from t
 machine systemctl reload fingerpost || fail "the reload fails"
 echo "   fingerpost.service: waits for an interface, forwards without root, reloads"
 
+echo 'SFLOW_OPTIONS="--collector 10.0.0.2"' >"$root/etc/fingerpost/sflow.env"
+launch source tcpdump -i s0 -c 1 -w "$work/sflow.pcap" udp port 6343 2>"$work/sflow.log"
+wait_for 10 grep -q 'listening on' "$work/sflow.log" || fail "tcpdump: $(cat "$work/sflow.log")"
+machine systemctl start fingerpost-sflow || fail "the unit of sFlow does not start"
+wait_for 20 logged fingerpost-sflow 'exporting; Ctrl-C stops' || fail "sFlow: $(cat "$work/journal.log")"
+confined fingerpost-sflow 0000000000000000
+wait_for 10 grep -q '1 packet captured' "$work/sflow.log" || fail "no datagram arrives"
+machine systemctl stop fingerpost-sflow
+logged fingerpost-sflow 'datagrams: ' || fail "sFlow: $(cat "$work/journal.log")"
+echo "   fingerpost-sflow.service: exports without a capability, stops"
+
 # systemd restarts the process after SIGKILL.
 old=$(process fingerpost)
 machine kill -KILL "$old"
@@ -202,7 +218,7 @@ machine dpkg --purge fingerpost >"$work/dpkg.log" 2>&1 || fail "the purge fails:
 left=$(machine find /etc/fingerpost /var/lib/fingerpost /var/lib/fingerpost-block /var/cache/fingerpost /var/cache/fingerpost-block \
     /usr/share/doc/fingerpost /usr/share/fingerpost /usr/lib/systemd/system -name '*fingerpost*' 2>/dev/null | grep -v '^/etc/fingerpost$' || true)
 [ -z "$left" ] || fail "the purge leaves $left"
-for name in run.toml gate.toml grantor.toml block.env; do
+for name in run.toml gate.toml grantor.toml block.env sflow.env; do
     [ ! -e "$root/etc/fingerpost/$name" ] || fail "the purge leaves $name"
 done
 echo "   the package: the same bytes twice, upgraded, removed and purged"

@@ -21,14 +21,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{licenses, metadata, sbom};
+use crate::{audit_data, licenses, metadata, sbom};
 
 /// The units, and the services of the package.
-const UNITS: [&str; 4] = [
+const UNITS: [&str; 5] = [
     "fingerpost.service",
     "fingerpost-block.service",
     "fingerpost-gate.service",
     "fingerpost-grantor.service",
+    "fingerpost-sflow.service",
 ];
 /// The scripts of the package.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
@@ -85,6 +86,8 @@ impl Stage {
     fn pack(&self, program: &Path, output: &Path, suffix: &str) -> Result<PathBuf> {
         self.write("usr/bin/fingerpost", 0o755, &read(program)?)?;
         let program = self.0.join("usr/bin/fingerpost");
+        let contents = sbom::Contents::of(&licenses::read()?)?;
+        audit_data::add(&program, &contents)?;
         let units: Vec<_> = UNITS.iter().map(|unit| (unit, format!("packaging/{unit}"))).collect();
         for (unit, from) in &units {
             let text = read_text(from)?.replace("/usr/local/bin/", "/usr/bin/");
@@ -110,7 +113,7 @@ impl Stage {
                 self.copy(&from, &format!("{SHARED}/{folder}/{name}"))?;
             }
         }
-        self.documentation(suffix)?;
+        self.documentation(suffix, &contents)?;
         run(Command::new("gzip").args(["-9nr"]).arg(&manual))?;
         self.set_manual_modes(&manual)?;
         self.control(&program, suffix, &conffiles)?;
@@ -124,7 +127,7 @@ impl Stage {
     }
 
     /// Writes the documentation: the guide, the changelog, the licenses and the bill of materials.
-    fn documentation(&self, suffix: &str) -> Result<()> {
+    fn documentation(&self, suffix: &str, contents: &sbom::Contents) -> Result<()> {
         let to = |name: &str| format!("{DOCUMENTATION}/{name}");
         self.copy("packaging/debian/copyright", &to("copyright"))?;
         self.copy("README.md", &to("README.md"))?;
@@ -141,7 +144,7 @@ impl Stage {
         for name in names("docs/guide")? {
             self.copy(&format!("docs/guide/{name}"), &to(&format!("guide/{name}")))?;
         }
-        let bill = serde_json::to_vec_pretty(&sbom::document(&licenses::read()?)?)?;
+        let bill = serde_json::to_vec_pretty(&sbom::document(contents)?)?;
         self.write(&to("sbom.cdx.json"), 0o644, &bill)
     }
 

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 39] = [
+const PACKAGES: [Package; 42] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -40,11 +40,15 @@ const PACKAGES: [Package; 39] = [
     ("ethtool", &["ethtool", "--version"]),
     ("tmux", &["tmux", "-V"]),
     ("tcpdump", &["tcpdump", "--version"]),
+    // Collects sFlow, and reads what it has collected.
+    ("nfdump-sflow", &["sfcapd", "-V"]),
+    ("nfdump", &["nfdump", "-V"]),
     // Reads captures as Wireshark does.
     ("tshark", &["tshark", "--version"]),
     // Loses messages on the way, since the kernel here has no netem.
     ("nftables", &["nft", "--version"]),
     // Packs the Debian package.
+    ("binutils", &["objcopy", "--version"]),
     ("dpkg-dev", &["dpkg-shlibdeps", "--version"]),
     // A contestant of `fingerpost-bench block`.
     ("ipset", &["ipset", "version"]),

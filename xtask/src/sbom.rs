@@ -15,31 +15,52 @@ use serde_json::{Value, json};
 /// The package of the program.
 const PROGRAM: &str = "fingerpost";
 
-/// Returns the document of the workspace that cargo's `metadata` describes, with all dependencies.
-pub(crate) fn document(metadata: &Value) -> Result<Value> {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let packages: BTreeMap<String, Value> = list(&metadata["packages"])
-        .into_iter()
-        .map(|package| (id(&package["id"]), package))
-        .collect();
-    let nodes: BTreeMap<String, Vec<String>> = list(&metadata["resolve"]["nodes"])
-        .into_iter()
-        .map(|node| (id(&node["id"]), list(&node["deps"]).iter().filter_map(normal).collect()))
-        .collect();
-    let program = packages.iter().find(|(_, package)| package["name"] == PROGRAM);
-    let (program, package) = program.context("cargo metadata has no package `fingerpost`")?;
-    let mut contained = BTreeSet::new();
-    let mut waiting = vec![program];
-    while let Some(next) = waiting.pop() {
-        if contained.insert(next) {
-            waiting.extend(nodes.get(next).context("cargo metadata lists no dependencies")?);
+/// The crates that the program contains.
+pub(crate) struct Contents {
+    /// The identity of the program's own package.
+    pub(crate) program: String,
+    /// The packages by identity, the program's own included.
+    pub(crate) packages: BTreeMap<String, Value>,
+    /// The identities of the packages that each one needs.
+    pub(crate) needs: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Contents {
+    /// Finds the crates of the program in what cargo's `metadata` describes, with all dependencies.
+    pub(crate) fn of(metadata: &Value) -> Result<Self> {
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let all: BTreeMap<String, Value> = list(&metadata["packages"])
+            .into_iter()
+            .map(|package| (id(&package["id"]), package))
+            .collect();
+        let nodes: BTreeMap<String, BTreeSet<String>> = list(&metadata["resolve"]["nodes"])
+            .into_iter()
+            .map(|node| (id(&node["id"]), list(&node["deps"]).iter().filter_map(normal).collect()))
+            .collect();
+        let program = all.iter().find(|(_, package)| package["name"] == PROGRAM);
+        let program = program.context("cargo metadata has no package `fingerpost`")?.0.clone();
+        let mut needs = BTreeMap::new();
+        let mut waiting = vec![program.clone()];
+        while let Some(next) = waiting.pop() {
+            let of = nodes.get(&next).context("cargo metadata lists no dependencies")?;
+            if needs.insert(next, of.clone()).is_none() {
+                waiting.extend(of.iter().cloned());
+            }
         }
+        let contained = all.into_iter().filter(|(id, _)| needs.contains_key(id));
+        Ok(Self { program, packages: contained.collect(), needs })
     }
+}
+
+/// Returns the document of the program.
+pub(crate) fn document(contents: &Contents) -> Result<Value> {
+    let Contents { program, packages, needs } = contents;
+    let package = packages.get(program).context("the program has no package")?;
     let url = |id: &String| packages.get(id).map(package_url);
-    let components =
-        contained.iter().filter(|id| **id != program).filter_map(|id| packages.get(*id));
-    let dependencies = contained.iter().map(|id| {
-        let needed: BTreeSet<_> = nodes[*id].iter().filter_map(url).collect();
+    let components = packages.iter().filter(|(id, _)| *id != program);
+    let components = components.map(|(_, package)| component(package, "library"));
+    let dependencies = needs.iter().map(|(id, needed)| {
+        let needed: BTreeSet<_> = needed.iter().filter_map(url).collect();
         json!({ "ref": url(id), "dependsOn": needed })
     });
     Ok(json!({
@@ -47,7 +68,7 @@ pub(crate) fn document(metadata: &Value) -> Result<Value> {
         "specVersion": "1.5",
         "version": 1,
         "metadata": { "component": component(package, "application") },
-        "components": components.map(|package| component(package, "library")).collect::<Vec<_>>(),
+        "components": components.collect::<Vec<_>>(),
         "dependencies": dependencies.collect::<Vec<_>>(),
     }))
 }
@@ -101,7 +122,7 @@ mod tests {
                 { "id": "other", "deps": [] },
             ] },
         });
-        let document = document(&metadata).unwrap();
+        let document = document(&Contents::of(&metadata).unwrap()).unwrap();
         let names: Vec<&str> = document["components"]
             .as_array()
             .unwrap()

@@ -20,6 +20,7 @@
 //! apply-lists          applies block lists that are held because they have become short
 //! monitor              prints the events of a running router
 //! capture              prints packets of a running router, or writes them for Wireshark
+//! sflow                exports packets, drops and counters of a running router
 //! trace                prints the steps that a running router takes with a packet
 //! save                 makes a running router save an image of its tables
 //! top                  shows a running router on one screen
@@ -73,6 +74,7 @@ mod realtime;
 mod route;
 mod run;
 mod service;
+mod sflow;
 mod show;
 mod stop;
 mod table;
@@ -133,6 +135,8 @@ enum Command {
     Monitor(monitor::Args),
     /// Print packets that a running router, gate or grantor handles, or write them for Wireshark
     Capture(capture::Args),
+    /// Export packets, drops and counters of a running router by sFlow
+    Sflow(sflow::Args),
     /// Print the steps that a running router takes with a packet, without sending it
     Trace(trace::Args),
     /// Make a running router save an image of its tables
@@ -195,6 +199,7 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demote(args) => order::demote(&args),
         Command::Monitor(args) => monitor::run(&args),
         Command::Capture(args) => capture::run(&args),
+        Command::Sflow(args) => sflow::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Save(args) => order::save(&args),
         Command::Top(args) => top::run(&args),

@@ -165,7 +165,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
 
 /// Ends the receiving of packets without an error.
 #[derive(Debug)]
-struct Ended;
+pub(crate) struct Ended;
 
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -240,7 +240,7 @@ fn announce(state: &CaptureState) {
 }
 
 /// Returns the bytes of a packet.
-fn bytes(packet: &CapturedPacket) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn packet_bytes(packet: &CapturedPacket) -> anyhow::Result<Vec<u8>> {
     let digits = packet.data.as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();

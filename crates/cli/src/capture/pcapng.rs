@@ -19,7 +19,7 @@ use pcap_parser::pcapng::{
 };
 use pcap_parser::{Linktype, ToVec};
 
-use super::bytes;
+use super::packet_bytes;
 
 /// The option of a packet block with flags; its two lowest bits are the direction.
 const FLAGS: OptionCode = OptionCode(2);
@@ -67,7 +67,7 @@ impl<W: Write> PcapngWriter<W> {
     /// Writes a packet.
     pub(super) fn write(&mut self, packet: &CapturedPacket) -> anyhow::Result<()> {
         let interface = self.interface(&packet.interface)?;
-        let data = bytes(packet)?;
+        let data = packet_bytes(packet)?;
         let direction: u32 = match packet.direction {
             CaptureDirection::In => 1,
             CaptureDirection::Out => 2,

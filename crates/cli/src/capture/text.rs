@@ -9,7 +9,7 @@ use datapath::{Class, Verdict};
 use jiff::Timestamp;
 use wire::{ethernet, ipv4, ipv6, vlan};
 
-use super::bytes;
+use super::packet_bytes;
 
 /// Returns the line of a packet. With the time 0 it has neither time nor worker.
 pub(crate) fn packet_line(packet: &CapturedPacket) -> anyhow::Result<String> {
@@ -33,7 +33,7 @@ pub(crate) fn packet_line(packet: &CapturedPacket) -> anyhow::Result<String> {
             _ => name.to_owned(),
         },
     };
-    let content = content(&bytes(packet)?);
+    let content = content(&packet_bytes(packet)?);
     let rule = packet.rule.as_ref().map(|rule| format!(" rule {rule}")).unwrap_or_default();
     Ok(format!("{time}{interface} {direction} {verdict}{rule}{worker} length {length}: {content}"))
 }

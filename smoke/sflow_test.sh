@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# sFlow: with a rate of one, a collector's sums are the counters of the router; with a larger one, they are near them;
+# each reason of a drop has a notice. sfcapd and tshark read the datagrams.
+#
+#   source s0 ── r0 router r1 ── a0 a
+mode=copy
+. "$(dirname "$0")/lib/router_topology.sh"
+
+default_routes
+hosts_own_checksums
+within router ip route add 11.0.0.0/8 via 10.0.1.2
+within router ip route add blackhole 13.0.0.0/8
+within router ip link set lo up
+within router ping -c 1 -q 10.0.1.2 >/dev/null
+within router ping -c 1 -q 10.0.0.2 >/dev/null
+configure
+start_router
+rest
+# Starts a collector, and an exporter to it.
+begin() { # NAME ARGS...
+    local name=$1
+    shift
+    mkdir "$work/$name"
+    launch router sfcapd -b 127.0.0.1 -p 6343 -w "$work/$name" -t 3600 >"$work/$name.sfcapd" 2>&1
+    collector=$launched
+    launch router tcpdump -i lo -w "$work/$name.pcap" -U --immediate-mode udp port 6343 2>"$work/$name.tcpdump"
+    sniffer=$launched
+    wait_for 10 grep -q 'listening on' "$work/$name.tcpdump" || fail "tcpdump: $(cat "$work/$name.tcpdump")"
+    listens() { within router ss -Hlun sport = :6343 | has_line 6343; }
+    wait_for 10 listens || fail "sfcapd: $(cat "$work/$name.sfcapd")"
+    launch router "$program" sflow --socket "$work/sock" --collector 127.0.0.1 --agent 192.0.2.1 --interval 1 "$@" 2>"$work/$name.log"
+    exporter=$launched
+    wait_for 10 grep -q '^fingerpost: exporting; Ctrl-C stops$' "$work/$name.log" || fail "no export: $(cat "$work/$name.log")"
+}
+end() { # NAME
+    sleep 1.5 # the last drops and counters are exported
+    kill -INT "$exporter"
+    wait "$exporter" || fail "the export: $(cat "$work/$1.log")"
+    sleep 0.3
+    kill "$sniffer" "$collector"
+    wait "$sniffer" "$collector" || true
+    nfdump -q -R "$work/$1" -o csv >"$work/$1.csv" 2>"$work/$1.nfdump" || fail "nfdump: $(cat "$work/$1.nfdump")"
+    tshark -r "$work/$1.pcap" -d udp.port==6343,sflow -V >"$work/$1.text" 2>/dev/null || fail "tshark cannot read the datagrams"
+    if grep -q 'Malformed' "$work/$1.text"; then fail "tshark: $(grep -B 5 Malformed "$work/$1.text" | head)"; fi
+    sed 's/^/   /' "$work/$1.log" | tail -n 1
+}
+send() { # ADDRESS COUNT
+    within source "$python" -c 'import socket, sys, time
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(("10.0.0.2", 9))
+for i in range(int(sys.argv[2])):
+    udp.sendto(bytes(100), (sys.argv[1], 9))
+    if i % 200 == 199: time.sleep(0.05)' "$@"
+}
+
+echo "every packet"
+begin all --one-in 1
+show -j interfaces >"$work/before.json"
+send 11.0.0.1 500
+send 13.0.0.1 60
+send 99.0.0.1 5
+show -j interfaces >"$work/after.json"
+end all
+"$python" "$here/smoke/sflow_sums.py" all "$work" || fail "the sums differ"
+
+echo "one packet in 20"
+begin some --one-in 20 --drops 0
+send 11.0.0.1 10000
+end some
+"$python" "$here/smoke/sflow_sums.py" some "$work" || fail "the sums differ"
+
+echo "wrong arguments"
+refuse 1 "--collector nowhere.invalid" "$program" sflow --socket "$work/sock" --collector nowhere.invalid
+refuse 1 "no router answers here" "$program" sflow --socket "$work/none" --collector 127.0.0.1
+refuse 2 "required arguments" "$program" sflow --socket "$work/sock"
+stop_router
