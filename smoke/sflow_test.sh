@@ -23,7 +23,8 @@ begin() { # NAME ARGS...
     mkdir "$work/$name"
     launch router sfcapd -b 127.0.0.1 -p 6343 -w "$work/$name" -t 3600 >"$work/$name.sfcapd" 2>&1
     collector=$launched
-    launch router tcpdump -i lo -w "$work/$name.pcap" -U --immediate-mode udp port 6343 2>"$work/$name.tcpdump"
+    # With frames of 2048 bytes its buffer holds thousands, and by default eight.
+    launch router tcpdump -i lo -s 2048 -B 16384 -w "$work/$name.pcap" -U --immediate-mode udp port 6343 2>"$work/$name.tcpdump"
     sniffer=$launched
     wait_for 10 grep -q 'listening on' "$work/$name.tcpdump" || fail "tcpdump: $(cat "$work/$name.tcpdump")"
     listens() { within router ss -Hlun sport = :6343 | has_line 6343; }

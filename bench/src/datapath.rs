@@ -362,6 +362,7 @@ fn windows(
         verdicts: Verdict::ALL.to_vec(),
         port: None,
         one_in: args.capture,
+        seed: 1,
         snap: u16::MAX,
         filter: Filter::default(),
     };

@@ -143,6 +143,7 @@ fn check(conditions: &CaptureConditions, names: &PacketNames) -> Result<Conditio
         verdicts: verdicts.collect::<Result<_, _>>()?,
         port: port.transpose()?,
         one_in: *one_in,
+        seed: fastrand::u64(..),
         snap: *snap,
         filter: Filter::new(filter).map_err(|error| error.to_string())?,
     })

@@ -115,6 +115,7 @@ fn run(
         verdicts: Verdict::ALL.to_vec(),
         port: None,
         one_in: 1,
+        seed: 1,
         snap: u16::MAX,
         filter: Filter::default(),
     };

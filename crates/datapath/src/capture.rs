@@ -135,9 +135,8 @@ pub struct PacketRecorder {
 
 impl Default for PacketRecorder {
     fn default() -> Self {
-        let drops = VerdictMap::<()>::default();
-        let mut rings = VerdictMap::<Option<PacketRing>>::default();
-        for ((verdict, ()), (_, ring)) in drops.iter().zip(rings.iter_mut()) {
+        let mut drops = VerdictMap::<Option<PacketRing>>::default();
+        for (verdict, ring) in drops.iter_mut() {
             let has_ring = verdict.class() == Class::Dropped && !verdict.is_ports();
             *ring = has_ring.then(|| PacketRing::new(DROP_RING));
         }
@@ -146,7 +145,7 @@ impl Default for PacketRecorder {
             credit: AtomicU64::new(IDLE_CREDIT),
             busy: AtomicU64::new(0),
             recorded: Default::default(),
-            drops: rings,
+            drops,
             sessions: Default::default(),
             live: OnceLock::new(),
         }

@@ -326,7 +326,10 @@ impl<L: Lookup> Worker<L> {
         let Some(lane) = lanes.get_mut(from) else { return 0 };
         let (ingress, handed) = (lane.ingress, lane.handed);
         let all = lane.port.receive(arena, SIZE, frames);
-        stats.recorder().arrived(arena, frames, ingress as u16);
+        if !handed {
+            // The worker that hands packets over has recorded their arrival.
+            stats.recorder().arrived(arena, frames, ingress as u16);
+        }
         if all == 0 && lane.hold.len() == 0 {
             return 0;
         }

@@ -27,6 +27,8 @@ pub struct Conditions {
     pub port: Option<u16>,
     /// One packet in so many, of those with the conditions above: at random. 1 is every packet.
     pub one_in: u32,
+    /// The seed of these random numbers. A sender that knows it could avoid the samples.
+    pub seed: u64,
     /// The most bytes of a packet.
     pub snap: u16,
     /// Only those that the filter accepts.
@@ -68,7 +70,7 @@ impl Default for Session {
 impl Session {
     /// Opens the session, which is closed.
     pub(super) fn open(&self, number: u32, conditions: &Conditions) {
-        let Conditions { arrivals, verdicts, port, one_in, snap, filter } = conditions;
+        let Conditions { arrivals, verdicts, port, one_in, seed, snap, filter } = conditions;
         let ends = verdicts.iter().map(|verdict| Occasion::End(*verdict));
         let occasions = ends.chain(arrivals.then_some(Occasion::Arrival));
         let mut bits = [0u64; 2];
@@ -83,6 +85,7 @@ impl Session {
         self.occasions.iter().zip(bits).for_each(|(word, bits)| store(word, bits));
         store(&self.port, port.map_or(ANY, u64::from));
         store(&self.one_in, (*one_in).max(1).into());
+        store(&self.random, *seed);
         store(&self.snap, (*snap).into());
         let instructions = filter.instructions();
         store(&self.instructions, instructions.len() as u64);

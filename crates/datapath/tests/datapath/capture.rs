@@ -34,6 +34,7 @@ fn conditions(verdicts: &[Verdict]) -> Conditions {
         verdicts: verdicts.to_vec(),
         port: None,
         one_in: 1,
+        seed: 1,
         snap: u16::MAX,
         filter: Filter::default(),
     }

@@ -253,6 +253,7 @@ impl<L: Lookup> Rig<L> {
             verdicts: Verdict::ALL.to_vec(),
             port: None,
             one_in: 1,
+            seed: 1,
             snap: 16,
             filter: Filter::default(),
         };

@@ -224,6 +224,7 @@ impl Rig {
             verdicts: Verdict::ALL.to_vec(),
             port: None,
             one_in: 1,
+            seed: 1,
             snap: 0,
             filter: Filter::default(),
         };
