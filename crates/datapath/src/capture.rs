@@ -24,7 +24,8 @@
 //! are in no capture.
 //!
 //! The worker never waits: a reader that is too slow misses records, and the sequence numbers show
-//! how many. Everything shared is atomic words (`ring.rs`), which one worker writes.
+//! how many. Everything shared is atomic words: those of rings are written by the worker, those of
+//! sessions by the control thread.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +41,6 @@ mod session;
 
 pub use filter::{Filter, InvalidFilter, MAX_INSTRUCTIONS};
 pub use ring::{Position, Record, Records};
-
 pub use session::{Conditions, SESSIONS};
 
 use ring::PacketRing;
@@ -228,9 +228,9 @@ impl PacketRecorder {
     /// Offers a packet to the open sessions.
     #[cold]
     fn offer(&self, occasion: Occasion, point: Point, packet: &[u8]) {
-        for session in self.open_sessions() {
+        for (session, number) in self.open_sessions() {
             if session.accepts(occasion, point) && session.skip(1).is_some() {
-                self.copy(session, occasion, point, packet);
+                self.copy(session, number, occasion, point, packet);
             }
         }
     }
@@ -238,31 +238,36 @@ impl PacketRecorder {
     /// Offers packets to the open sessions.
     #[cold]
     fn offer_all(&self, occasion: Occasion, point: Point, arena: &Arena, frames: &[Frame]) {
-        for session in self.open_sessions().filter(|session| session.accepts(occasion, point)) {
-            let mut rest = frames;
+        for (session, number) in self.open_sessions() {
+            let mut rest = if session.accepts(occasion, point) { frames } else { &[] };
             while let Some(at) = session.skip(rest.len() as u64) {
                 let Some((frame, after)) = rest.get(at as usize..).and_then(<[_]>::split_first)
                 else {
                     break;
                 };
-                self.copy(session, occasion, point, arena.bytes(frame));
+                self.copy(session, number, occasion, point, arena.bytes(frame));
                 rest = after;
             }
         }
     }
 
-    fn open_sessions(&self) -> impl Iterator<Item = &Session> {
-        let open = self.open.load(Ordering::Acquire);
-        let each = self.sessions.iter().zip(0..);
-        each.filter(move |(_, at)| open >> at & 1 != 0).map(|(session, _)| session)
+    /// Iterates over the open sessions, with their numbers.
+    fn open_sessions(&self) -> impl Iterator<Item = (&Session, u32)> {
+        self.sessions.iter().filter_map(|session| Some((session, session.number()?)))
     }
 
     /// Copies a packet to the live ring if a session's filter accepts it.
-    fn copy(&self, session: &Session, occasion: Occasion, point: Point, packet: &[u8]) {
-        let (Some(ring), Some((number, snap))) = (self.live.get(), session.filter(packet)) else {
-            return;
-        };
-        ring.push(now(), number, occasion, point, packet, snap);
+    fn copy(
+        &self,
+        session: &Session,
+        number: u32,
+        occasion: Occasion,
+        point: Point,
+        packet: &[u8],
+    ) {
+        if let (Some(ring), Some(snap)) = (self.live.get(), session.filter(number, packet)) {
+            ring.push(now(), number, occasion, point, packet, snap);
+        }
     }
 
     /// Opens a session with a number that no session has had. Returns its slot and the position from
@@ -297,5 +302,49 @@ impl PacketRecorder {
     pub fn last_drops(&self) -> Vec<Record> {
         let rings = self.drops.iter().filter_map(|(_, ring)| ring.as_ref());
         rings.flat_map(|ring| ring.records_since(Position::default()).records).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// Sessions that follow one another in a slot, while a worker ends packets.
+    #[test]
+    fn session_has_no_packet_of_the_one_before_it() {
+        const SESSIONS: u32 = if cfg!(miri) { 20 } else { 3000 };
+        const VERDICTS: [Verdict; 2] = [Verdict::NoRoute, Verdict::Arp];
+        let recorder = PacketRecorder::default();
+        let done = AtomicBool::new(false);
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for verdict in VERDICTS {
+                        recorder.end(verdict, Point::Ingress(0), &[7; 60]);
+                    }
+                }
+            });
+            let (mut recorded, mut wrong) = (0, 0);
+            for number in 1..=SESSIONS {
+                let verdicts = vec![VERDICTS[number as usize % 2]];
+                let conditions = Conditions { verdicts, ..Conditions::every_end(60) };
+                let (slot, position) = recorder.open(number, &conditions).unwrap();
+                for _ in 0..10 {
+                    std::thread::yield_now();
+                }
+                recorder.close(slot);
+                for record in recorder.live(position).unwrap().records {
+                    let expect = Occasion::End(VERDICTS[record.session as usize % 2]);
+                    wrong += u32::from(record.occasion != expect);
+                    recorded += 1;
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            (recorded, wrong)
+        });
+        let (recorded, wrong) = result;
+        assert!(recorded > 20 && wrong == 0, "{wrong} of {recorded} packets");
     }
 }

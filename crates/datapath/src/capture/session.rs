@@ -2,8 +2,9 @@
 //! worker reads.
 //!
 //! The control thread closes a session (number 0), writes its words, and opens it by storing a
-//! number that no session has had. The worker reads the number before and after the words; if it
-//! has changed, the packet matches nothing (a sequence lock).
+//! number that no session has had. The worker reads the number before all other words
+//! ([`Session::number`]), and once more after them ([`Session::filter`]); if it has changed, the packet
+//! matches nothing (a sequence lock).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -33,6 +34,26 @@ pub struct Conditions {
     pub snap: u16,
     /// Only those that the filter accepts.
     pub filter: Filter,
+}
+
+impl Conditions {
+    /// Returns the conditions of every packet where it ends, with at most `snap` bytes of it.
+    pub fn every_end(snap: u16) -> Self {
+        Self {
+            arrivals: false,
+            verdicts: Verdict::ALL.to_vec(),
+            port: None,
+            one_in: 1,
+            seed: 0,
+            snap,
+            filter: Filter::default(),
+        }
+    }
+}
+
+/// Returns the packets to pass until the next one, by a random number: 0 to 2 n - 2.
+fn distance(random: u64, one_in: u64) -> u64 {
+    ((random >> 32) * (2 * one_in - 1)) >> 32
 }
 
 /// The words of a session. Those of the worker are written by it alone.
@@ -86,6 +107,7 @@ impl Session {
         store(&self.port, port.map_or(ANY, u64::from));
         store(&self.one_in, (*one_in).max(1).into());
         store(&self.random, *seed);
+        store(&self.wait, distance(*seed, (*one_in).max(1).into()));
         store(&self.snap, (*snap).into());
         let instructions = filter.instructions();
         store(&self.instructions, instructions.len() as u64);
@@ -96,6 +118,11 @@ impl Session {
     /// Closes the session.
     pub(super) fn close(&self) {
         self.number.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the session's number, or `None` if it is closed: the first step with a packet.
+    pub(super) fn number(&self) -> Option<u32> {
+        Some(self.number.load(Ordering::Acquire) as u32).filter(|number| *number != 0)
     }
 
     /// Returns whether the session wants packets of this occasion and port.
@@ -117,7 +144,7 @@ impl Session {
         if one_in <= 1 {
             return (count > 0).then_some(0);
         }
-        // A session that is opened may find the distance of the one before it.
+        // The worker may store a distance of the former session after the control thread.
         let wait = self.wait.load(Ordering::Relaxed) % (2 * one_in);
         if wait >= count {
             self.wait.store(wait - count, Ordering::Relaxed);
@@ -127,20 +154,19 @@ impl Session {
         let random = self.random.load(Ordering::Relaxed);
         let random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(0x9e37_79b9);
         self.random.store(random, Ordering::Relaxed);
-        let wait_next = ((random >> 32) * (2 * one_in - 1)) >> 32;
-        self.wait.store(wait_next, Ordering::Relaxed);
+        self.wait.store(distance(random, one_in), Ordering::Relaxed);
         Some(wait)
     }
 
-    /// Returns the session's number and the most bytes to copy, if its filter accepts the packet.
-    pub(super) fn filter(&self, packet: &[u8]) -> Option<(u32, usize)> {
-        let number = self.number.load(Ordering::Acquire);
+    /// Returns the most bytes to copy, if the filter accepts the packet and the session still has this
+    /// number: the last step with a packet.
+    pub(super) fn filter(&self, number: u32, packet: &[u8]) -> Option<usize> {
         let snap = self.snap.load(Ordering::Relaxed) as usize;
         let count = self.instructions.load(Ordering::Relaxed) as usize;
         let program = self.program.get(..count)?;
         let accepted = program.is_empty() || run(program, packet) > 0;
         fence(Ordering::Acquire);
-        let is_same = self.number.load(Ordering::Relaxed) == number;
-        (accepted && is_same && number != 0).then_some((number as u32, snap))
+        let is_same = self.number.load(Ordering::Relaxed) == u64::from(number);
+        (accepted && is_same).then_some(snap)
     }
 }
