@@ -26,12 +26,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use datapath::capture::{Conditions, Filter};
+use datapath::capture::Conditions;
 use datapath::stats::WorkerStats;
 use datapath::{
     AccessLists, Adjacencies, Adjacency, AppliedList, DeviceQueue, FIRST_STACKED, Group, Ingress,
     Ingresses, Locals, PRIORITIES, PortQueue, PortQueues, ReversePathFilter, StackedDevice, Tables,
-    Verdict, VlanTable, VlanTag, Worker, WorkerSetup, wants,
+    VlanTable, VlanTag, Worker, WorkerSetup, wants,
 };
 use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use output::progress;
@@ -357,15 +357,8 @@ fn windows(
     if args.capture == 0 {
         return Ok(vec![(0..WINDOWS).map(|_| window(length)).collect()]);
     }
-    let conditions = Conditions {
-        arrivals: false,
-        verdicts: Verdict::ALL.to_vec(),
-        port: None,
-        one_in: args.capture,
-        seed: 1,
-        snap: u16::MAX,
-        filter: Filter::default(),
-    };
+    let conditions =
+        Conditions { one_in: args.capture, seed: 1, ..Conditions::every_end(u16::MAX) };
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for number in 1..=WINDOWS {
         without.push(window(length));

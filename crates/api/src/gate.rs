@@ -175,6 +175,13 @@ pub fn hexadecimal(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Returns the bytes of hexadecimal digits; `None` if they are no such digits, or an odd number.
+pub fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    pairs.iter().map(|[high, low]| Some((digit(*high)? << 4 | digit(*low)?) as u8)).collect()
+}
+
 /// The status of a flow. Times are in seconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FlowStatus {

@@ -37,7 +37,7 @@ pub use egress_queue::{EgressQueue, EgressQueueClass};
 pub use flowspec::{Flowspec, FlowspecSession, RefusedFlow};
 pub use gate::{
     CandidateStatus, ChangedFlow, FlowStatus, GateStatus, Outcome, OutcomeChange, ProgramInfo,
-    RuleTraffic, hexadecimal,
+    RuleTraffic, from_hexadecimal, hexadecimal,
 };
 pub use grantor::{ChangedDecision, GateContact, GrantorStatus, PolicyComparison};
 pub use trace::{Trace, TraceRequest, TracedList};

@@ -125,10 +125,9 @@ fn no_answer() -> RequestError {
 fn check(conditions: &CaptureConditions, names: &PacketNames) -> Result<Conditions, String> {
     let CaptureConditions { arrivals, verdicts, interface, one_in, snap, filter, no_driver: _ } =
         conditions;
-    let verdicts = verdicts.iter().map(|name| {
-        let verdict = Verdict::ALL.into_iter().find(|verdict| verdict.name() == name);
-        verdict.ok_or_else(|| format!("{name:?} is no verdict"))
-    });
+    let verdicts = verdicts
+        .iter()
+        .map(|name| Verdict::with_name(name).ok_or_else(|| format!("{name:?} is no verdict")));
     let port = interface.as_ref().map(|name| {
         names.number(name).ok_or_else(|| {
             let known: Vec<_> = names.ports().collect();

@@ -17,10 +17,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use acl::{Action, PacketFamily};
-use api::{CaptureDirection, CapturedPacket, Trace, TraceRequest, TracedList, hexadecimal};
-use datapath::capture::{Conditions, Filter};
+use api::{
+    CaptureDirection, CapturedPacket, Trace, TraceRequest, TracedList, from_hexadecimal,
+    hexadecimal,
+};
+use datapath::capture::Conditions;
 use datapath::stats::WorkerStats;
-use datapath::{Parsed, PuntRates, ReversePathFilter, Verdict, Worker, WorkerSetup, parse, wants};
+use datapath::{Parsed, PuntRates, ReversePathFilter, Worker, WorkerSetup, parse, wants};
 use fib::Publisher;
 use port::{Arena, MemoryPort, Port};
 
@@ -54,7 +57,7 @@ pub(crate) fn trace(sync: &KernelSync, request: &TraceRequest) -> Result<Trace, 
         let hint = if is_stacked { "; give the port below it, and a tagged frame" } else { "" };
         return Err(format!("{interface:?} is no port; these are: {}{hint}", names.join(", ")));
     };
-    let mut frame = bytes(frame).ok_or("the frame is not in hexadecimal digits")?;
+    let mut frame = from_hexadecimal(frame).ok_or("the frame is not in hexadecimal digits")?;
     if frame.len() < HEADER || frame.len() > 9216 + HEADER {
         let len = frame.len();
         return Err(format!("the frame has {len} bytes: 14 for its Ethernet header, at most 9230"));
@@ -110,15 +113,7 @@ fn run(
     if let Some(limits) = plane.icmp_limits() {
         worker = worker.with_punts(PuntRates::ROUTER).with_icmp_errors(limits);
     }
-    let everything = Conditions {
-        arrivals: false,
-        verdicts: Verdict::ALL.to_vec(),
-        port: None,
-        one_in: 1,
-        seed: 1,
-        snap: u16::MAX,
-        filter: Filter::default(),
-    };
+    let everything = Conditions::every_end(u16::MAX);
     let stats = Arc::clone(worker.stats());
     let opened = stats.recorder().open(1, &everything);
     let (_, position) = opened.ok_or("no capture can be opened")?;
@@ -218,11 +213,4 @@ fn matching<A: PacketFamily>(
         rules: rules.iter().map(text).collect(),
         result: if passes { "permit" } else { "deny" }.to_owned(),
     })
-}
-
-/// Returns the bytes of hexadecimal digits.
-fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
-    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    pairs.iter().map(byte).collect()
 }

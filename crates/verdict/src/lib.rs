@@ -262,6 +262,11 @@ impl Verdict {
         gate
     };
 
+    /// Returns the verdict with a name.
+    pub fn with_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|verdict| verdict.name() == name)
+    }
+
     /// Returns the name that counters, metrics and reports use.
     pub fn name(self) -> &'static str {
         self.into()
@@ -347,11 +352,6 @@ impl Verdict {
 pub struct VerdictMap<T>([T; Verdict::COUNT]);
 
 impl<T> VerdictMap<T> {
-    /// Makes a map of these values, one for each of [`Verdict::ALL`].
-    pub const fn new(values: [T; Verdict::COUNT]) -> Self {
-        Self(values)
-    }
-
     /// Makes a map of the values that `f` returns for these.
     pub fn each_ref<U>(&self, f: impl FnMut(&T) -> U) -> VerdictMap<U> {
         VerdictMap(self.0.each_ref().map(f))
@@ -423,6 +423,7 @@ mod tests {
             assert_eq!(verdict as usize, index, "{verdict:?}");
             let (name, help) = (verdict.name(), verdict.help());
             assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+            assert_eq!(Verdict::with_name(name), Some(verdict));
             assert!(!help.is_empty() && !help.ends_with('.') && !help.contains('|'), "{help}");
             assert!(seen.insert(name.to_owned()) && seen.insert(help), "{verdict:?} is not unique");
         }

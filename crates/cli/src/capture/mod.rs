@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
-use api::{CaptureConditions, CaptureState, CapturedPacket, Item, Request};
+use api::{CaptureConditions, CaptureState, CapturedPacket, Item, Request, from_hexadecimal};
 use datapath::{Class, Verdict};
 
 use crate::client::{self, RESPONSE_TIMEOUT, SocketArgs};
@@ -241,10 +241,7 @@ fn announce(state: &CaptureState) {
 
 /// Returns the bytes of a packet.
 pub(crate) fn packet_bytes(packet: &CapturedPacket) -> anyhow::Result<Vec<u8>> {
-    let digits = packet.data.as_bytes();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-    bytes.context("a packet from the router is not in hexadecimal digits")
+    from_hexadecimal(&packet.data).context("a packet from the router is not in hexadecimal digits")
 }
 
 #[cfg(test)]

@@ -123,8 +123,8 @@ impl<W: Write> PcapngWriter<W> {
 /// Returns the comment of a packet: its verdict and the help of it, and the rule of an access list.
 fn comment(packet: &CapturedPacket) -> String {
     let Some(name) = &packet.verdict else { return "arrival".to_owned() };
-    let verdict = Verdict::ALL.into_iter().find(|verdict| verdict.name() == name);
-    let text = verdict.map_or_else(|| name.clone(), |v| format!("{name}: {}", v.help()));
+    let text =
+        Verdict::with_name(name).map_or_else(|| name.clone(), |v| format!("{name}: {}", v.help()));
     match &packet.rule {
         Some(rule) => format!("{text}; rule {rule}"),
         None => text,

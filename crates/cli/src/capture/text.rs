@@ -27,7 +27,7 @@ pub(crate) fn packet_line(packet: &CapturedPacket) -> anyhow::Result<String> {
     };
     let verdict = match verdict.as_deref() {
         None => "arrival".to_owned(),
-        Some(name) => match Verdict::ALL.into_iter().find(|verdict| verdict.name() == name) {
+        Some(name) => match Verdict::with_name(name) {
             Some(verdict) if verdict.class() == Class::Punted => format!("punted {name}"),
             Some(verdict) if verdict.class() == Class::Dropped => format!("dropped {name}"),
             _ => name.to_owned(),

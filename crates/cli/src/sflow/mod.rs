@@ -133,8 +133,7 @@ impl Exporter {
     /// Adds the notice of a dropped packet, one of so many since the start.
     fn add_drop(&mut self, packet: &CapturedPacket, dropped: u64) -> anyhow::Result<()> {
         self.notices = self.notices.wrapping_add(1);
-        let verdict =
-            Verdict::ALL.into_iter().find(|v| Some(v.name()) == packet.verdict.as_deref());
+        let verdict = packet.verdict.as_deref().and_then(Verdict::with_name);
         let verdict = verdict.context("a dropped packet has no known verdict")?;
         let header = packet_bytes(packet)?;
         let sampled = Sampled {

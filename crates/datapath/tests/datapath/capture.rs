@@ -29,15 +29,7 @@ const UDP: [(u16, u8, u8, u32); 14] = [
 ];
 
 fn conditions(verdicts: &[Verdict]) -> Conditions {
-    Conditions {
-        arrivals: false,
-        verdicts: verdicts.to_vec(),
-        port: None,
-        one_in: 1,
-        seed: 1,
-        snap: u16::MAX,
-        filter: Filter::default(),
-    }
+    Conditions { verdicts: verdicts.to_vec(), ..Conditions::every_end(u16::MAX) }
 }
 
 /// Returns the records of a session, from a position on.

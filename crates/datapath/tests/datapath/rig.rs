@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fib::engine::linear::Linear;
 use fib::{Engine, Hop, Prefix, Publisher};
-use fingerpost_datapath::capture::{Conditions, Filter, Occasion, Position};
+use fingerpost_datapath::capture::{Conditions, Occasion, Position};
 use fingerpost_datapath::stats::{Snapshot, WorkerStats};
 use fingerpost_datapath::{
     Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, ReversePathFilter,
@@ -248,15 +248,7 @@ impl<L: Lookup> Rig<L> {
             wants: ask,
             stats: Arc::new(WorkerStats::new()),
         });
-        let everything = Conditions {
-            arrivals: true,
-            verdicts: Verdict::ALL.to_vec(),
-            port: None,
-            one_in: 1,
-            seed: 1,
-            snap: 16,
-            filter: Filter::default(),
-        };
+        let everything = Conditions { arrivals: true, ..Conditions::every_end(16) };
         let opened = worker.stats().recorder().open(1, &everything);
         let (_, captured) = opened.expect("the first session");
         let seen = Snapshot::default();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use datapath::capture::{Conditions, Filter, Occasion, Position};
+use datapath::capture::{Conditions, Occasion, Position};
 use datapath::stats::WorkerStats;
 use datapath::{
     Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, Verdict, VerdictMap,
@@ -219,15 +219,7 @@ impl Rig {
         if let Some(handed) = handed {
             worker = worker.with_handed(Box::new(handed.with_link(mac(0), 1500)), 0);
         }
-        let everything = Conditions {
-            arrivals: false,
-            verdicts: Verdict::ALL.to_vec(),
-            port: None,
-            one_in: 1,
-            seed: 1,
-            snap: 0,
-            filter: Filter::default(),
-        };
+        let everything = Conditions::every_end(0);
         let opened = worker.stats().recorder().open(1, &everything);
         let (_, position) = opened.expect("the first session");
         Self {
