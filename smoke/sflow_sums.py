@@ -21,8 +21,10 @@ def notices(path):
         for _ in range(words[6]):
             kind, size = words[at], words[at + 1] // 4
             if kind == 5:
-                number, source_type, source, _, interface, _, reason, records = words[at + 2 : at + 10]
+                number, source_type, source, drops, interface, _, reason, records = words[at + 2 : at + 10]
                 assert (source_type, source, records) == (0, interface, 1), words[at : at + 12]
+                # 65 packets were dropped.
+                assert drops + number <= 65, (drops, number)
                 record = words[at + 10 : at + 16]
                 assert (record[0], record[2], record[4]) == (1, 1, 4), record
                 begin = 4 * (at + 16)

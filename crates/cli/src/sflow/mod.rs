@@ -7,9 +7,9 @@
 //! ```
 //!
 //! It is a process of its own, a client of the control socket with one of its captures: it needs no
-//! right beside that socket, and its end changes nothing at the router. A flood of drops costs nothing more: the notices are
-//! of the drops that the workers keep, some of each reason. Datagrams leave when they are full,
-//! and ten times a second.
+//! right beside that socket, and its end changes nothing at the router. A flood of drops costs nothing
+//! more: the notices are of the drops that the workers keep, some of each reason. Datagrams leave when
+//! they are full, and ten times a second.
 //!
 //! The number of packets that could have been sampled is N for each sample: exact with N = 1, and
 //! otherwise an estimate with the error of the sample. Packets that are forwarded in the driver are
@@ -141,7 +141,7 @@ impl Exporter {
             interface: self.index(&packet.interface),
             length: packet.length.into(),
             header: &header,
-            drops: (dropped as u32).wrapping_sub(self.notices),
+            drops: dropped.saturating_sub(self.notices.into()) as u32,
         };
         self.add(&discarded_packet(&sampled, reasons::reason(verdict)));
         Ok(())
@@ -219,7 +219,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     });
     let mut exporter = exporter.into_inner().unwrap_or_else(PoisonError::into_inner);
     exporter.flush();
-    let samples: u32 = exporter.packets.values().sum();
+    let samples: u64 = exporter.packets.values().map(|number| u64::from(*number)).sum();
     eprintln!(
         "fingerpost: {} datagrams: {samples} packets sampled and {} missed, {} drops reported",
         exporter.sent, exporter.lost, exporter.notices
@@ -286,8 +286,9 @@ fn last_drops(args: &Args) -> anyhow::Result<(u64, Vec<CapturedPacket>)> {
         }
         Ok(())
     };
-    client::send(&args.socket, &Request::Counters, RESPONSE_TIMEOUT, &mut take)?;
+    // In this order: the counters have every packet that is among the last drops.
     client::send(&args.socket, &Request::LastDrops, RESPONSE_TIMEOUT, &mut take)?;
+    client::send(&args.socket, &Request::Counters, RESPONSE_TIMEOUT, &mut take)?;
     Ok((dropped, last))
 }
 
