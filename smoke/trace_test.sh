@@ -19,6 +19,11 @@ within router ping -c 1 -q fd00:2::2 >/dev/null
 sleep 2 # duplicate address detection of the router
 
 configure '[[access_list]]
+name = "to-b"
+outbound = ["r2"]
+default = "permit"
+rules = ["deny ipproto udp dport 7"]
+[[access_list]]
 name = "from-source"
 inbound = ["r0"]
 default = "permit"
@@ -51,11 +56,15 @@ expect ";r0 in not_ours" -i r0 --hex "02 00 00 00 77 77 020000000102 0800 4500"
 [ "$(show -j counters)" = "$before" ] || fail "a trace is counted"
 [ "$(show -j acl from-source | json 'print([rule["packets"] for rule in d[0]["rules"]])')" = "[0, 0]" ] || fail "a trace is counted by a rule"
 
+trace -j -i r0 from 10.0.0.2 ipproto udp sport 9 dport 7 to 11.1.0.1 | json 'lists = [(l["name"], l["direction"], l["rules"], l["result"]) for l in d[0]["access_lists"]]
+assert lists == [("from-source", "inbound", [[1, "count ipproto udp"]], "permit"), ("to-b", "outbound", [[1, "deny ipproto udp dport 7"]], "deny")], lists
+assert [(e["verdict"], e["rule"]) for e in d[0]["ends"]] == [("acl_denied", "to-b 1")], d' || fail "the lists of a trace"
+
 echo "in words"
 trace -i r0 $words to 11.1.0.1 >"$work/words" || fail "no trace"
 sed 's/^/   /' "$work/words"
 for line in '^packet: r0 in arrival length 42: 10.0.0.2 > 11.1.0.1 protocol 17 ttl 64$' '^parse: ipv4$' \
-    '^access list from-source inbound: permit$' '^    1: count ipproto udp$' \
+    '^access list from-source inbound: permit$' '^access list to-b outbound: permit$' '^    1: count ipproto udp$' \
     '^destination, table 254: 11.1.0.1 send dev r2 lladdr 02:00:00:00:03:02 by 11.1.0.0/16 via 10.0.2.2 dev r2$' \
     '^end: r2 out sent length 42: 10.0.0.2 > 11.1.0.1 protocol 17 ttl 63$'; do
     grep -q "$line" "$work/words" || fail "no line $line"

@@ -67,10 +67,12 @@ pub(crate) fn trace(sync: &KernelSync, request: &TraceRequest) -> Result<Trace, 
         *to = own;
     }
     let (held, ends) = run(sync, &physical, at, &frame)?;
+    // Packets of an active member are those of its bond.
+    let (number, port) = ports.bond_of(physical[at]).unwrap_or((at as u16, physical[at]));
     let mut trace = Trace {
         interface: interface.clone(),
         frame: hexadecimal(&frame),
-        table: physical[at].table,
+        table: port.table,
         parse: String::new(),
         rpf: None,
         source: None,
@@ -79,7 +81,7 @@ pub(crate) fn trace(sync: &KernelSync, request: &TraceRequest) -> Result<Trace, 
         held,
         ends,
     };
-    explain(sync, physical[at], &frame, &mut trace)?;
+    explain(sync, (number, port), &frame, &mut trace)?;
     Ok(trace)
 }
 
@@ -133,17 +135,12 @@ fn run(
 /// Adds the steps that need no worker: parsing, the matching rules, the lookups.
 fn explain(
     sync: &KernelSync,
-    port: &PlanePort,
+    (number, port): (u16, &PlanePort),
     frame: &[u8],
     trace: &mut Trace,
 ) -> Result<(), String> {
     let plane = &sync.plane;
     let mut ingresses = plane.ingresses();
-    let Some((number, _)) =
-        plane.ports().all().find(|(_, other)| other.interface == port.interface)
-    else {
-        return Ok(());
-    };
     let terms = ingresses.current().get(number.into());
     let parsed = parse(frame, terms.mac.unwrap_or(port.mac), &terms.locals);
     let packet = frame.get(HEADER..).unwrap_or_default();
@@ -173,18 +170,27 @@ fn explain(
         trace.rpf = Some(format!("{filter:?}").to_lowercase());
         trace.source = Some(items::lookup(sync, trace.table, source)?);
     }
-    let mut passes = true;
-    for list in plane.active_lists() {
-        let inbound = list.config.inbound.contains(&port.name).then_some("inbound");
-        let outbound = egress.as_ref().is_some_and(|egress| list.config.outbound.contains(egress));
-        for direction in inbound.into_iter().chain(outbound.then_some("outbound")) {
-            let traced = match family {
-                0 => matching::<u32>(list, direction, packet),
-                _ => matching::<u128>(list, direction, packet),
-            };
-            let Some(traced) = traced.filter(|_| passes) else { continue };
-            passes = traced.result == "permit";
-            trace.access_lists.push(traced);
+    let lists = plane.active_lists().iter();
+    let applies = |names: &[String], port: &str| {
+        let number = plane.ports().named(port);
+        number.is_some() && names.iter().any(|name| plane.ports().named(name) == number)
+    };
+    // All lists of the ingress port precede those of the egress port.
+    let inbound = lists.clone().filter(|list| applies(&list.config.inbound, &port.name));
+    let outbound = egress
+        .iter()
+        .flat_map(|egress| lists.clone().filter(|list| applies(&list.config.outbound, egress)));
+    let inbound = inbound.map(|list| (list, "inbound"));
+    for (list, direction) in inbound.chain(outbound.map(|list| (list, "outbound"))) {
+        let traced = match family {
+            0 => matching::<u32>(list, direction, packet),
+            _ => matching::<u128>(list, direction, packet),
+        };
+        let Some(traced) = traced else { continue };
+        let is_denied = traced.result == "deny";
+        trace.access_lists.push(traced);
+        if is_denied {
+            break;
         }
     }
     trace.destination = Some(answer);
