@@ -45,28 +45,20 @@ end() { # NAME
     if grep -q 'Malformed' "$work/$1.text"; then fail "tshark: $(grep -B 5 Malformed "$work/$1.text" | head)"; fi
     sed 's/^/   /' "$work/$1.log" | tail -n 1
 }
-send() { # ADDRESS COUNT
-    within source "$python" -c 'import socket, sys, time
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-udp.bind(("10.0.0.2", 9))
-for i in range(int(sys.argv[2])):
-    udp.sendto(bytes(100), (sys.argv[1], 9))
-    if i % 200 == 199: time.sleep(0.05)' "$@"
-}
 
 echo "every packet"
 begin all --one-in 1
 show -j interfaces >"$work/before.json"
-send 11.0.0.1 500
-send 13.0.0.1 60
-send 99.0.0.1 5
+send_udp 11.0.0.1 500
+send_udp 13.0.0.1 60
+send_udp 99.0.0.1 5
 show -j interfaces >"$work/after.json"
 end all
 "$python" "$here/smoke/sflow_sums.py" all "$work" || fail "the sums differ"
 
 echo "one packet in 20"
 begin some --one-in 20 --drops 0
-send 11.0.0.1 10000
+send_udp 11.0.0.1 10000
 end some
 "$python" "$here/smoke/sflow_sums.py" some "$work" || fail "the sums differ"
 

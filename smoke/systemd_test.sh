@@ -11,7 +11,7 @@
 # Debian's policy leaves.
 . "$(dirname "$0")/lib/namespaces.sh"
 
-for unit in fingerpost fingerpost-block fingerpost-gate fingerpost-grantor fingerpost-sflow; do
+for unit in fingerpost fingerpost-block fingerpost-gate fingerpost-grantor fingerpost-ipfix fingerpost-sflow; do
     # --offline rates the file alone: a machine without a service manager has no units to look up.
     rated=$(systemd-analyze security --offline=true --threshold=25 "$here/packaging/$unit.service" | tail -1) ||
         fail "$unit.service: $rated, and at most 2.5 is allowed"
@@ -147,16 +147,19 @@ machine fingerpost fib diff kernel 2>/dev/null || fail "the tables differ from t
 machine systemctl reload fingerpost || fail "the reload fails"
 echo "   fingerpost.service: waits for an interface, forwards without root, reloads"
 
-echo 'SFLOW_OPTIONS="--collector 10.0.0.2"' >"$root/etc/fingerpost/sflow.env"
-launch source tcpdump -i s0 -c 1 -w "$work/sflow.pcap" udp port 6343 2>"$work/sflow.log"
-wait_for 10 grep -q 'listening on' "$work/sflow.log" || fail "tcpdump: $(cat "$work/sflow.log")"
-machine systemctl start fingerpost-sflow || fail "the unit of sFlow does not start"
-wait_for 20 logged fingerpost-sflow 'exporting; Ctrl-C stops' || fail "sFlow: $(cat "$work/journal.log")"
-confined fingerpost-sflow 0000000000000000
-wait_for 10 grep -q '1 packet captured' "$work/sflow.log" || fail "no datagram arrives"
-machine systemctl stop fingerpost-sflow
-logged fingerpost-sflow 'datagrams: ' || fail "sFlow: $(cat "$work/journal.log")"
-echo "   fingerpost-sflow.service: exports without a capability, stops"
+for protocol in "sflow 6343" "ipfix 4739"; do
+    read -r name port <<<"$protocol"
+    echo "${name^^}_OPTIONS=\"--collector 10.0.0.2\"" >"$root/etc/fingerpost/$name.env"
+    launch source tcpdump -i s0 -c 1 -w "$work/$name.pcap" udp port "$port" 2>"$work/$name.log"
+    wait_for 10 grep -q 'listening on' "$work/$name.log" || fail "tcpdump: $(cat "$work/$name.log")"
+    machine systemctl start "fingerpost-$name" || fail "the unit fingerpost-$name does not start"
+    wait_for 20 logged "fingerpost-$name" 'exporting; Ctrl-C stops' || fail "$name: $(cat "$work/journal.log")"
+    confined "fingerpost-$name" 0000000000000000
+    wait_for 10 grep -q '1 packet captured' "$work/$name.log" || fail "no datagram of $name arrives"
+    machine systemctl stop "fingerpost-$name"
+    logged "fingerpost-$name" 'fingerpost: .* packets ' || fail "$name: $(cat "$work/journal.log")"
+    echo "   fingerpost-$name.service: exports without a capability, stops"
+done
 
 # systemd restarts the process after SIGKILL.
 old=$(process fingerpost)
@@ -218,7 +221,7 @@ machine dpkg --purge fingerpost >"$work/dpkg.log" 2>&1 || fail "the purge fails:
 left=$(machine find /etc/fingerpost /var/lib/fingerpost /var/lib/fingerpost-block /var/cache/fingerpost /var/cache/fingerpost-block \
     /usr/share/doc/fingerpost /usr/share/fingerpost /usr/lib/systemd/system -name '*fingerpost*' 2>/dev/null | grep -v '^/etc/fingerpost$' || true)
 [ -z "$left" ] || fail "the purge leaves $left"
-for name in run.toml gate.toml grantor.toml block.env sflow.env; do
+for name in run.toml gate.toml grantor.toml block.env ipfix.env sflow.env; do
     [ ! -e "$root/etc/fingerpost/$name" ] || fail "the purge leaves $name"
 done
 echo "   the package: the same bytes twice, upgraded, removed and purged"

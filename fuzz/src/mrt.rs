@@ -19,7 +19,8 @@ use feed::{Options, UpdateStream, read, read_updates};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-const WHOLE: Options = Options { partial: false, format: None, truncate_host_bits: false };
+const WHOLE: Options =
+    Options { partial: false, format: None, truncate_host_bits: false, origin: true };
 const PARTIAL: Options = Options { partial: true, ..WHOLE };
 
 /// The result of an input: routes or changes as text, or an error.

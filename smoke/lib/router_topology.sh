@@ -32,6 +32,7 @@
 #   check PEER             packets leave as the prefixes of PEER (a, b or both) require (follow.py)
 #   frr DAEMON ARGS        starts a daemon of FRR in the namespace router
 #   fly, flown             sends packets to a all the time; checks that all arrived, once
+#   send_udp ADDRESS COUNT source sends packets of 100 bytes to a port of an address
 #   now, since TIME        print the time, and the time since then, in seconds
 . "$(dirname "${BASH_SOURCE[0]}")/namespaces.sh"
 
@@ -273,4 +274,14 @@ flown() {
     wait "$flying" || status=$?
     sed 's/^/   /' "$work/packets"
     [ "$status" = 0 ] || fail "packets were lost, or arrived twice"
+}
+
+send_udp() { # ADDRESS COUNT
+    within source "$python" -c 'import socket, sys, time
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+udp = socket.socket(family, socket.SOCK_DGRAM)
+udp.bind(("fd00:0::2" if family == socket.AF_INET6 else "10.0.0.2", 9))
+for i in range(int(sys.argv[2])):
+    udp.sendto(bytes(100), (sys.argv[1], 9))
+    if i % 200 == 199: time.sleep(0.05)' "$@"
 }

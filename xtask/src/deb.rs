@@ -24,11 +24,12 @@ use anyhow::{Context, Result, bail};
 use crate::{audit_data, licenses, metadata, sbom};
 
 /// The units, and the services of the package.
-const UNITS: [&str; 5] = [
+const UNITS: [&str; 6] = [
     "fingerpost.service",
     "fingerpost-block.service",
     "fingerpost-gate.service",
     "fingerpost-grantor.service",
+    "fingerpost-ipfix.service",
     "fingerpost-sflow.service",
 ];
 /// The scripts of the package.

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 42] = [
+const PACKAGES: [Package; 43] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -40,9 +40,10 @@ const PACKAGES: [Package; 42] = [
     ("ethtool", &["ethtool", "--version"]),
     ("tmux", &["tmux", "-V"]),
     ("tcpdump", &["tcpdump", "--version"]),
-    // Collects sFlow, and reads what it has collected.
+    // Collect sFlow and IPFIX, and read what they have collected.
     ("nfdump-sflow", &["sfcapd", "-V"]),
     ("nfdump", &["nfdump", "-V"]),
+    ("pmacct", &["nfacctd", "-V"]),
     // Reads captures as Wireshark does.
     ("tshark", &["tshark", "--version"]),
     // Loses messages on the way, since the kernel here has no netem.

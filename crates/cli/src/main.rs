@@ -57,11 +57,13 @@ mod completions;
 mod counters;
 mod demo;
 mod egress_queues;
+mod export;
 mod fib;
 mod flow;
 mod forward;
 mod gate;
 mod grantor;
+mod ipfix;
 mod lab;
 mod logging;
 mod man;
@@ -137,6 +139,8 @@ enum Command {
     Capture(capture::Args),
     /// Export packets, drops and counters of a running router by sFlow
     Sflow(sflow::Args),
+    /// Export the flows of a running router by IPFIX, with their drops and origins
+    Ipfix(ipfix::Args),
     /// Print the steps that a running router takes with a packet, without sending it
     Trace(trace::Args),
     /// Make a running router save an image of its tables
@@ -200,6 +204,7 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Monitor(args) => monitor::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Sflow(args) => sflow::run(&args),
+        Command::Ipfix(args) => ipfix::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Save(args) => order::save(&args),
         Command::Top(args) => top::run(&args),

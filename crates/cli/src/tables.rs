@@ -65,6 +65,22 @@ pub(crate) struct Built<A: Family> {
 impl Tables {
     /// Loads `files` in order; prints warnings to standard error.
     pub(crate) fn load(files: &[PathBuf], table_args: &TableArgs) -> anyhow::Result<Self> {
+        let options = Options { partial: table_args.partial, ..Options::default() };
+        Self::load_families(files, &options, table_args.families())
+    }
+
+    /// Loads `files` with the AS that originated each route after its next hop, where a file has it.
+    pub(crate) fn load_with_origins(files: &[PathBuf]) -> anyhow::Result<Self> {
+        let options = Options { origin: true, ..Options::default() };
+        Self::load_families(files, &options, [true; 2])
+    }
+
+    /// Loads the routes of IPv4, of IPv6 or of both.
+    fn load_families(
+        files: &[PathBuf],
+        options: &Options,
+        families: [bool; 2],
+    ) -> anyhow::Result<Self> {
         let mut tables = Self {
             v4: Rib::new(),
             v6: Rib::new(),
@@ -76,26 +92,26 @@ impl Tables {
         for path in files {
             let start = Instant::now();
             let what = format!("loading {}", path.display());
-            let loaded = progress::during(&what, || open(path, table_args.partial))?;
+            let loaded = progress::during(&what, || open(path, options))?;
             tables.loading += start.elapsed();
             for warning in &loaded.report.warnings {
                 eprintln!("fingerpost: warning: {}: {warning}", path.display());
             }
             let start = Instant::now();
-            tables.add(&loaded, table_args);
+            tables.add(&loaded, families);
             tables.inserting += start.elapsed();
             tables.files.push((path.clone(), loaded.report));
         }
         Ok(tables)
     }
 
-    fn add(&mut self, loaded: &RoutingTable, table_args: &TableArgs) {
+    fn add(&mut self, loaded: &RoutingTable, [v4, v6]: [bool; 2]) {
         let hops: Vec<Hop> =
             loaded.labels.iter().map(|(_, text)| hop_of(self.labels.intern(text))).collect();
-        if !table_args.only_v6 {
+        if v4 {
             merge(&mut self.v4, &loaded.v4, &hops);
         }
-        if !table_args.only_v4 {
+        if v6 {
             merge(&mut self.v6, &loaded.v6, &hops);
         }
     }
@@ -112,6 +128,11 @@ impl Tables {
 }
 
 impl TableArgs {
+    /// Returns whether the routes of IPv4 and of IPv6 are used.
+    fn families(&self) -> [bool; 2] {
+        [!self.only_v6, !self.only_v4]
+    }
+
     /// Returns the engine of the command line.
     pub(crate) fn choice<A: Family>(&self) -> anyhow::Result<Choice> {
         let choice = Choice::parse::<A>(&self.engine).with_context(|| {
@@ -170,13 +191,12 @@ pub(crate) fn build<A: Family>(rib: &Rib<A>, table_args: &TableArgs) -> anyhow::
     Ok(Built { fib, took: start.elapsed(), threads })
 }
 
-fn open(path: &Path, partial: bool) -> anyhow::Result<RoutingTable> {
-    let options = Options { partial, ..Options::default() };
+fn open(path: &Path, options: &Options) -> anyhow::Result<RoutingTable> {
     if path == Path::new("-") {
         let name = Path::new("standard input");
-        return Ok(feed::read(std::io::stdin().lock(), name, &options)?);
+        return Ok(feed::read(std::io::stdin().lock(), name, options)?);
     }
-    Ok(feed::load(path, &options)?)
+    Ok(feed::load(path, options)?)
 }
 
 /// Returns the hop of a label: 0 is reserved for "no route".
@@ -221,8 +241,8 @@ mod tests {
     #[test]
     fn later_file_wins_and_labels_are_shared() {
         let mut tables = empty();
-        tables.add(&loaded("10.0.0.0/8 west\n10.1.0.0/16 east\n"), &table_args());
-        tables.add(&loaded("10.1.0.0/16 north\n2001:db8::/32 west\n"), &table_args());
+        tables.add(&loaded("10.0.0.0/8 west\n10.1.0.0/16 east\n"), [true; 2]);
+        tables.add(&loaded("10.1.0.0/16 north\n2001:db8::/32 west\n"), [true; 2]);
         let get = |addr: u32| tables.v4.longest(addr).map(|(_, hop)| tables.label(hop).unwrap());
         assert_eq!(get(0x0a01_0001), Some("north"));
         assert_eq!(get(0x0a02_0001), Some("west"));
@@ -236,7 +256,7 @@ mod tests {
     fn only_v6_skips_ipv4_routes() {
         let mut tables = empty();
         let only = TableArgs { only_v6: true, ..table_args() };
-        tables.add(&loaded("10.0.0.0/8 west\n2001:db8::/32 west\n"), &only);
+        tables.add(&loaded("10.0.0.0/8 west\n2001:db8::/32 west\n"), only.families());
         assert_eq!((tables.v4.len(), tables.v6.len()), (0, 1));
     }
 

@@ -14,6 +14,7 @@ use hashbrown::HashSet;
 use crate::best::{BestPath, Change, DecisionKey, Peer, Rank};
 use crate::event::{Event, EventKind};
 use crate::label::{Label, Labels};
+use crate::options::Options;
 use crate::prefix::AnyPrefix;
 use crate::routing_table::{Report, RoutingTable};
 use crate::table_builder::TableBuilder;
@@ -37,6 +38,7 @@ pub(crate) struct RouteCollector {
     pub(crate) labels: Labels,
     pub(crate) report: Report,
     pub(crate) truncate: bool,
+    origin: bool,
     v4: TableBuilder<u32, DecisionKey>,
     v6: TableBuilder<u128, DecisionKey>,
     mode: StreamMode,
@@ -47,11 +49,12 @@ pub(crate) struct RouteCollector {
 }
 
 impl RouteCollector {
-    pub(crate) fn new(mode: StreamMode, truncate: bool) -> Self {
+    pub(crate) fn new(mode: StreamMode, options: &Options) -> Self {
         Self {
             labels: Labels::new(),
             report: Report::default(),
-            truncate,
+            truncate: options.truncate_host_bits,
+            origin: options.origin,
             v4: TableBuilder::new(),
             v6: TableBuilder::new(),
             mode,
@@ -87,22 +90,13 @@ impl RouteCollector {
         }
     }
 
-    /// Adds an announcement of a stream.
-    pub(crate) fn announce(
-        &mut self,
-        time: u64,
-        peer: Peer,
-        prefix: AnyPrefix,
-        path: u32,
-        rank: Rank,
-        next_hop: IpAddr,
-    ) {
-        let label = self.labels.intern_address(next_hop);
-        self.announce_label(time, peer, prefix, path, rank, label);
+    /// Returns the label of a route from BGP.
+    pub(crate) fn label(&mut self, next_hop: IpAddr, origin: Option<u32>) -> Label {
+        self.labels.intern_route(next_hop, origin.filter(|_| self.origin))
     }
 
-    /// Adds an announcement of a stream whose next hop is text.
-    pub(crate) fn announce_label(
+    /// Adds an announcement of a stream.
+    pub(crate) fn announce(
         &mut self,
         time: u64,
         peer: Peer,

@@ -41,7 +41,7 @@ pub struct Labels {
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
     /// Next hops that are binary addresses, so that a frequent one is not formatted each time.
-    addresses: HashMap<IpAddr, Label>,
+    addresses: HashMap<(IpAddr, Option<u32>), Label>,
     last: Option<Label>,
 }
 
@@ -97,11 +97,19 @@ impl Labels {
 
     /// Returns the label of an address in its standard notation.
     pub fn intern_address(&mut self, address: IpAddr) -> Label {
-        if let Some(&label) = self.addresses.get(&address) {
+        self.intern_route(address, None)
+    }
+
+    /// Returns the label of a next hop and, after a space, the AS that originated the route.
+    pub fn intern_route(&mut self, next_hop: IpAddr, origin: Option<u32>) -> Label {
+        if let Some(&label) = self.addresses.get(&(next_hop, origin)) {
             return label;
         }
-        let label = self.intern(&address.to_string());
-        self.addresses.insert(address, label);
+        let label = match origin {
+            Some(origin) => self.intern(&format!("{next_hop} {origin}")),
+            None => self.intern(&next_hop.to_string()),
+        };
+        self.addresses.insert((next_hop, origin), label);
         label
     }
 

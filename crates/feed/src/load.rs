@@ -54,7 +54,7 @@ pub fn read(reader: impl Read, name: &Path, options: &Options) -> Result<Routing
         Format::IpRoute => read_iproute(&mut source, options),
         _ => {
             let mode = StreamMode::Replay(Box::default());
-            let mut collector = RouteCollector::new(mode, options.truncate_host_bits);
+            let mut collector = RouteCollector::new(mode, options);
             let fault = read_ranked(&mut source, format, &mut collector).unwrap_or(Ok(()));
             (collector.into_table(), fault)
         }

@@ -12,6 +12,11 @@ pub struct Options {
     /// Clears host bits (`10.1.2.3/8` becomes `10.0.0.0/8`); the default is an error. This concerns
     /// text only: in MRT those bits are not part of the prefix (RFC 4271, 4.3).
     pub truncate_host_bits: bool,
+    /// Adds the AS that originated a route to its label, after the next hop: `192.0.2.1 65001`. The
+    /// AS is the last one of the path; a path that is empty or ends with a set has none (RFC 6811,
+    /// section 2), nor has one of two-byte numbers that ends with AS_TRANS (RFC 6793). This concerns
+    /// MRT and `bgpdump -m`.
+    pub origin: bool,
 }
 
 /// A file format; the compression is separate ([`Compression`]).

@@ -108,8 +108,7 @@ pub fn read_updates(
              `UNIXTIME a|w PREFIX NEXTHOP`"
         ),
     };
-    let mut collector =
-        RouteCollector::new(StreamMode::Collect(Vec::new()), options.truncate_host_bits);
+    let mut collector = RouteCollector::new(StreamMode::Collect(Vec::new()), options);
     let Some(fault) = read_ranked(&mut source, format, &mut collector) else {
         return Err(table());
     };

@@ -6,7 +6,8 @@ use std::io::Write;
 use fingerpost_feed::{Options, RoutingTable, UpdateStream, generate, read, read_updates};
 use proptest::prelude::*;
 
-const PARTIAL: Options = Options { partial: true, format: None, truncate_host_bits: false };
+const PARTIAL: Options =
+    Options { partial: true, format: None, truncate_host_bits: false, origin: true };
 
 fn table(bytes: &[u8]) -> Result<RoutingTable, fingerpost_feed::Error> {
     read(bytes, "damaged".as_ref(), &PARTIAL)

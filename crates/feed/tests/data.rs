@@ -8,7 +8,8 @@ use fingerpost_feed::{
     load, updates,
 };
 
-const PARTIAL: Options = Options { partial: true, format: None, truncate_host_bits: false };
+const PARTIAL: Options =
+    Options { partial: true, format: None, truncate_host_bits: false, origin: false };
 
 fn data(name: &str) -> PathBuf {
     let folder = std::env::var_os("FINGERPOST_DATA").map_or_else(

@@ -109,6 +109,46 @@ fn dump_yields_best_path_of_each_prefix() {
 }
 
 #[test]
+fn label_has_the_last_as_of_a_path_unless_that_is_in_a_set() {
+    let with = |path: &[u8]| [attribute(2, path), attribute(3, &[192, 0, 2, 1])].concat();
+    let routes: [(u8, &[u8]); 6] = [
+        (10, &[2, 2, 0, 0, 0xfd, 0xe8, 0xfa, 0x56, 0xea, 1]),
+        (11, &[]),
+        (12, &[2, 1, 0, 0, 0xfd, 0xe8, 1, 1, 0, 0, 0, 9]),
+        (13, &[3, 1, 0, 0, 0, 5, 2, 1, 0, 0, 0xfd, 0xe9]),
+        (14, &[2, 1, 0, 0, 0, 7, 2, 1, 0, 0, 0, 8]),
+        // With four bytes a number, this one is an AS as any other.
+        (15, &[2, 1, 0, 0, 0x5b, 0xa0]),
+    ];
+    let records = routes.map(|(first, path)| rib(2, &[8, first], &[entry(0, None, &with(path))]));
+    let mut file = [peers(), records.concat()].concat();
+    let options = Options { origin: true, ..Options::default() };
+    let origins = |file: &[u8]| {
+        let table = read(file, "small.mrt".as_ref(), &options).unwrap();
+        named(&table).iter().map(|route| route.split_once(' ').unwrap().1.to_owned()).collect()
+    };
+    let expected = [
+        "192.0.2.1 4200000001",
+        "192.0.2.1",
+        "192.0.2.1",
+        "192.0.2.1 65001",
+        "192.0.2.1 8",
+        "192.0.2.1 23456",
+    ];
+    let found: Vec<String> = origins(&file);
+    assert_eq!(found, expected);
+    file.truncate(file.len() - 1);
+    assert!(read(&file[..], "small.mrt".as_ref(), &options).is_err());
+
+    let announced = update(&[], &v4_attributes(1, &[1, 65001], None), &[8, 10]);
+    let found: Vec<String> = origins(&message(4, 2, &announced));
+    assert_eq!(found, ["192.0.2.1 65001"]);
+    let two_bytes = with(&[2, 2, 0, 9, 0x5b, 0xa0]);
+    let found: Vec<String> = origins(&message(1, 2, &update(&[], &two_bytes, &[8, 10])));
+    assert_eq!(found, ["192.0.2.1"], "AS_TRANS stands for another number");
+}
+
+#[test]
 fn ipv6_next_hop_is_read_in_every_form() {
     let one = [&[16][..], &GLOBAL].concat();
     let two = [&[32][..], &GLOBAL, &LOCAL].concat();

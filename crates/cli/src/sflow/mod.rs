@@ -6,29 +6,28 @@
 //!   show interfaces, every 20 s ──► counters samples ────┘
 //! ```
 //!
-//! It is a process of its own, a client of the control socket with one of its captures: it needs no
-//! right beside that socket, and its end changes nothing at the router. A flood of drops costs nothing
-//! more: the notices are of the drops that the workers keep, some of each reason. Datagrams leave when
-//! they are full, and ten times a second.
+//! A flood of drops costs nothing more: the notices are of the drops that the workers keep, some of each
+//! reason. Datagrams leave when they are full, and ten times a second.
 //!
 //! The number of packets that could have been sampled is N for each sample: exact with N = 1, and
 //! otherwise an estimate with the error of the sample. Packets that are forwarded in the driver are
 //! in no sample unless `--no-driver` is set.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::IpAddr;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use api::{CaptureConditions, CaptureState, CapturedPacket, Interface, Item, Request};
+use api::{CapturedPacket, Interface, Item, Request};
 use datapath::Verdict;
 
-use crate::capture::{Ended, packet_bytes};
-use crate::client::{self, RESPONSE_TIMEOUT, SocketArgs};
+use crate::capture::packet_bytes;
+use crate::client::{self, RESPONSE_TIMEOUT};
+use crate::export::{Collectors, SampleArgs, interfaces, stream, until};
 use crate::stop::{SIGINT, SIGTERM, flag_on_signals};
 use datagram::{
     Datagrams, InterfaceCounters, Sampled, counters_sample, discarded_packet, flow_sample,
@@ -48,16 +47,13 @@ const CHECK: Duration = Duration::from_millis(100);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    socket: SocketArgs,
+    sample: SampleArgs,
     /// The collector, an address or a name, with a port [default port: 6343]; may be given several times
     #[arg(long, value_name = "HOST[:PORT]", required = true)]
     collector: Vec<String>,
     /// The address by which the collector knows this router [default: the source address of its datagrams]
     #[arg(long, value_name = "ADDR")]
     agent: Option<IpAddr>,
-    /// One received packet in so many, at random; 1 is every packet
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
-    one_in: u32,
     /// The most drop notices a second; 0 is none
     #[arg(long, value_name = "N", default_value_t = 100)]
     drops: u32,
@@ -67,14 +63,11 @@ pub(crate) struct Args {
     /// Seconds between the samples of an interface's counters
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
-    /// Let the workers forward what is forwarded in the driver, where no sample is: slower meanwhile
-    #[arg(long)]
-    no_driver: bool,
 }
 
 /// The samples of all sources, on their way to the collectors.
 struct Exporter {
-    collectors: Vec<UdpSocket>,
+    collectors: Collectors,
     datagrams: Datagrams,
     start: Instant,
     /// The kernel's indexes of the interfaces.
@@ -104,12 +97,9 @@ impl Exporter {
         self.send(rest);
     }
 
-    /// Sends a datagram to each collector. One that is unreachable gets the next ones all the same.
     fn send(&mut self, datagram: Option<Vec<u8>>) {
         let Some(datagram) = datagram else { return };
-        for collector in &self.collectors {
-            let _ = collector.send(&datagram);
-        }
+        self.collectors.send(&datagram);
         self.sent += 1;
     }
 
@@ -179,22 +169,10 @@ fn speed(name: &str) -> u64 {
     text.trim().parse::<u64>().map_or(0, |megabits| megabits * 1_000_000)
 }
 
-/// Connects a socket to a collector.
-fn connect(collector: &str) -> anyhow::Result<UdpSocket> {
-    let addresses = collector.to_socket_addrs().or_else(|_| (collector, PORT).to_socket_addrs());
-    let mut addresses = addresses.with_context(|| format!("--collector {collector}"))?;
-    let to = addresses.next().with_context(|| format!("--collector {collector}: no address"))?;
-    let from: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
-    let socket = UdpSocket::bind(from).context("opening a socket")?;
-    socket.connect(to).with_context(|| format!("--collector {collector}: connecting to {to}"))?;
-    Ok(socket)
-}
-
 /// Exports until Ctrl-C or the end of the router.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let collectors: Vec<_> =
-        args.collector.iter().map(|one| connect(one)).collect::<Result<_, _>>()?;
-    let source = collectors.first().context("no collector")?.local_addr()?.ip();
+    let collectors = Collectors::connect(&args.collector, PORT)?;
+    let source = collectors.source()?;
     let stop = flag_on_signals(&[SIGINT, SIGTERM])?;
     let exporter = Mutex::new(Exporter {
         collectors,
@@ -228,51 +206,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `step` until it fails or `stop` is set; a failure sets it, so that all threads end.
-fn until(stop: &AtomicBool, mut step: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    while !stop.load(Ordering::Relaxed) {
-        if let Err(error) = step() {
-            stop.store(true, Ordering::Relaxed);
-            return Err(error);
-        }
-    }
-    Ok(())
-}
-
 /// Exports packets that arrive.
 fn packets(args: &Args, exporter: &Mutex<Exporter>, stop: &AtomicBool) -> anyhow::Result<()> {
-    let conditions = CaptureConditions {
-        arrivals: true,
-        verdicts: Vec::new(),
-        interface: None,
-        no_driver: args.no_driver,
-        one_in: args.one_in,
-        snap: args.header,
-        filter: Vec::new(),
-    };
-    let mut is_announced = false;
-    let request = Request::Capture(conditions);
-    let ended = client::send(&args.socket, &request, RESPONSE_TIMEOUT, &mut |item| {
+    stream(&args.sample, Vec::new(), args.header, stop, |item| {
         let mut exporter = exporter.lock().unwrap_or_else(PoisonError::into_inner);
         match item {
-            Item::Packet(packet) => exporter.add_arrival(&packet, args.one_in)?,
+            Item::Packet(packet) => exporter.add_arrival(&packet, args.sample.one_in)?,
             Item::Capture(state) => {
-                if !std::mem::replace(&mut is_announced, true) {
-                    announce(&state);
-                }
                 exporter.lost = state.lost as u32;
                 exporter.flush();
             }
             _ => {}
         }
-        if stop.load(Ordering::Relaxed) { Err(Ended.into()) } else { Ok(()) }
-    });
-    stop.store(true, Ordering::Relaxed);
-    match ended {
-        Err(error) if error.is::<Ended>() => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => bail!("the router has ended"),
-    }
+        Ok(())
+    })
 }
 
 /// Returns the number of dropped packets, and the last ones.
@@ -287,8 +234,8 @@ fn last_drops(args: &Args) -> anyhow::Result<(u64, Vec<CapturedPacket>)> {
         Ok(())
     };
     // In this order: the counters have every packet that is among the last drops.
-    client::send(&args.socket, &Request::LastDrops, RESPONSE_TIMEOUT, &mut take)?;
-    client::send(&args.socket, &Request::Counters, RESPONSE_TIMEOUT, &mut take)?;
+    client::send(&args.sample.socket, &Request::LastDrops, RESPONSE_TIMEOUT, &mut take)?;
+    client::send(&args.sample.socket, &Request::Counters, RESPONSE_TIMEOUT, &mut take)?;
     Ok((dropped, last))
 }
 
@@ -312,18 +259,6 @@ fn drops(args: &Args, exporter: &Mutex<Exporter>, stop: &AtomicBool) -> anyhow::
     })
 }
 
-/// Reports that the export has begun, and which packets are in no sample.
-fn announce(state: &CaptureState) {
-    if !state.in_driver.is_empty() {
-        eprintln!(
-            "fingerpost: the driver forwards packets of {}, which are not sampled: --no-driver lets the \
-             workers forward them",
-            state.in_driver.join(", ")
-        );
-    }
-    eprintln!("fingerpost: exporting; Ctrl-C stops");
-}
-
 /// Exports the counters of all interfaces, again and again.
 fn counters(args: &Args, exporter: &Mutex<Exporter>, stop: &AtomicBool) -> anyhow::Result<()> {
     let mut last = Instant::now();
@@ -339,13 +274,7 @@ fn counters(args: &Args, exporter: &Mutex<Exporter>, stop: &AtomicBool) -> anyho
 
 /// Exports the counters of all interfaces.
 fn export_counters(args: &Args, exporter: &Mutex<Exporter>) -> anyhow::Result<()> {
-    let mut interfaces = Vec::new();
-    client::send(&args.socket, &Request::Interfaces, RESPONSE_TIMEOUT, &mut |item| {
-        if let Item::Interface(interface) = item {
-            interfaces.push(interface);
-        }
-        Ok(())
-    })?;
+    let interfaces = interfaces(&args.sample.socket)?;
     let mut exporter = exporter.lock().unwrap_or_else(PoisonError::into_inner);
     exporter.indexes = interfaces.iter().map(|one| (one.name.clone(), one.index)).collect();
     interfaces.iter().for_each(|interface| exporter.add_counters(interface));

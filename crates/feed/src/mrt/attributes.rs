@@ -7,7 +7,7 @@
 //! 1 ORIGIN  2 AS_PATH  3 NEXT_HOP  5 LOCAL_PREF  14 MP_REACH_NLRI  15 MP_UNREACH_NLRI
 //! ```
 //!
-//! All others are skipped. `AS4_PATH` (17) is among them: beside a path of two-byte numbers it
+//! All others are skipped. Of the path only its length and the origin AS are read. `AS4_PATH` (17) is among them: beside a path of two-byte numbers it
 //! changes the numbers of the members, but not their count (RFC 6793, 4.2.3).
 //!
 //! In a dump `MP_REACH_NLRI` is reduced to its next hop (RFC 6396, 4.3.4); some collectors wrote
@@ -38,6 +38,8 @@ pub(super) enum Place {
 pub(super) struct Attributes<'b> {
     origin: Option<u8>,
     path_length: u32,
+    /// The AS that originated the route.
+    pub(super) origin_as: Option<u32>,
     local_pref: Option<u32>,
     pub(super) next_hop: Option<IpAddr>,
     pub(super) reach: Option<Reach<'b>>,
@@ -75,7 +77,7 @@ pub(super) fn read(mut block: Bytes<'_>, place: Place) -> Result<Attributes<'_>,
             1 => found.origin = Some(value.u8("ORIGIN")?),
             2 => {
                 let wide = matches!(place, Place::DumpV2 | Place::Message { wide: true });
-                found.path_length = path_length(value, if wide { 4 } else { 2 })?;
+                (found.path_length, found.origin_as) = path(value, if wide { 4 } else { 2 })?;
             }
             3 => found.next_hop = Some(value.address(Family::V4, "NEXT_HOP")?),
             5 => found.local_pref = Some(value.u32("LOCAL_PREF")?),
@@ -87,13 +89,26 @@ pub(super) fn read(mut block: Bytes<'_>, place: Place) -> Result<Attributes<'_>,
     Ok(found)
 }
 
-/// Counts the length of an `AS_PATH` (RFC 4271, 9.1.2.2 a; RFC 5065, 5.3).
-fn path_length(mut path: Bytes<'_>, width: usize) -> Result<u32, ParseError> {
-    let mut length = 0;
+/// Stands for a number of four bytes in a path of two-byte numbers (RFC 6793, 9).
+const AS_TRANS: u32 = 23456;
+
+/// Counts the length of an `AS_PATH` (RFC 4271, 9.1.2.2 a; RFC 5065, 5.3), and returns its last AS, unless
+/// that is a member of a set (RFC 6811, 2).
+fn path(mut path: Bytes<'_>, width: usize) -> Result<(u32, Option<u32>), ParseError> {
+    let (mut length, mut origin) = (0, None);
     while !path.is_empty() {
         let kind = path.u8("AS_PATH")?;
         let count = path.u8("AS_PATH")?;
-        path.take(usize::from(count) * width, "AS_PATH")?;
+        let members = path.take(usize::from(count) * width, "AS_PATH")?;
+        match kind {
+            1 => origin = None,
+            2 => {
+                let last = members.0.rchunks_exact(width).next();
+                origin = last
+                    .map(|last| last.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)));
+            }
+            _ => {}
+        }
         length += match kind {
             1 => 1,                // AS_SET
             2 => u32::from(count), // AS_SEQUENCE
@@ -101,7 +116,7 @@ fn path_length(mut path: Bytes<'_>, width: usize) -> Result<u32, ParseError> {
             _ => return Err(format!("AS_PATH has a segment of type {kind}")),
         };
     }
-    Ok(length)
+    Ok((length, origin.filter(|origin| width == 4 || *origin != AS_TRANS)))
 }
 
 fn reach(mut value: Bytes<'_>, place: Place) -> Result<Option<Reach<'_>>, ParseError> {

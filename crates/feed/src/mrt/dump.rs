@@ -94,7 +94,7 @@ impl Dump {
         let Some(peers) = &mut self.peers else {
             return Err("a route before the table of peers".into());
         };
-        let mut best: Option<(DecisionKey, IpAddr)> = None;
+        let mut best: Option<(DecisionKey, IpAddr, Option<u32>)> = None;
         let mut usable = 0u64;
         for _ in 0..count {
             let index = usize::from(body.u16("an entry")?);
@@ -124,14 +124,14 @@ impl Dump {
             usable += 1;
             let key =
                 DecisionKey { rank: found.rank(), identifier: from.identifier, peer: from.peer };
-            if best.is_none_or(|(kept, _)| key < kept) {
-                best = Some((key, next_hop));
+            if best.is_none_or(|(kept, ..)| key < kept) {
+                best = Some((key, next_hop, found.origin_as));
             }
         }
         collector.report.entries += u64::from(count);
-        if let Some((key, next_hop)) = best {
+        if let Some((key, next_hop, origin)) = best {
             collector.report.duplicates += usable - 1;
-            let label = collector.labels.intern_address(next_hop);
+            let label = collector.label(next_hop, origin);
             collector.add_entry(prefix, key, label);
         }
         Ok(())
@@ -195,7 +195,7 @@ pub(super) fn first_version(
     let peer = Peer { address, asn };
     collector.add_peer(peer);
     collector.report.entries += 1;
-    let label = collector.labels.intern_address(next_hop);
+    let label = collector.label(next_hop, found.origin_as);
     collector.add_entry(prefix, DecisionKey { rank: found.rank(), identifier: 0, peer }, label);
     Ok(true)
 }

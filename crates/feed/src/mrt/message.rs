@@ -132,9 +132,10 @@ fn update(
     let plain = found.next_hop.map(|next_hop| (next_hop, (Family::V4, message)));
     let multi = reach.and_then(|(next_hop, prefixes)| Some((next_hop?, prefixes)));
     for (next_hop, (family, mut prefixes)) in plain.into_iter().chain(multi) {
+        let label = collector.label(next_hop, found.origin_as);
         while !prefixes.is_empty() {
             let (path, prefix) = route(&mut prefixes, family, add_path)?;
-            collector.announce(time, peer, prefix, path, rank, next_hop);
+            collector.announce(time, peer, prefix, path, rank, label);
         }
     }
     Ok(())

@@ -47,7 +47,7 @@ pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> R
         match (verb, table) {
             (b"B", true) | (b"A", false) => {
                 let prefix = scan::prefix(next("the prefix")?, collector.truncate)?;
-                let length = path_length(next("the AS path")?);
+                let path = next("the AS path")?;
                 let origin = match next("the origin")? {
                     b"IGP" => 0,
                     b"EGP" => 1,
@@ -60,14 +60,14 @@ pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> R
                     .and_then(scan::number)
                     .and_then(|n| u32::try_from(n).ok())
                     .filter(|&n| n != 0);
-                let rank = Rank::new(local_pref, length, origin);
+                let rank = Rank::new(local_pref, path_length(path), origin);
+                let label = collector.label(next_hop, origin_as(path));
                 if table {
                     collector.report.entries += 1;
                     collector.add_peer(peer);
-                    let label = collector.labels.intern_address(next_hop);
                     collector.add_entry(prefix, DecisionKey { rank, identifier: 0, peer }, label);
                 } else {
-                    collector.announce(time, peer, prefix, 0, rank, next_hop);
+                    collector.announce(time, peer, prefix, 0, rank, label);
                 }
             }
             (b"W", false) => {
@@ -112,9 +112,22 @@ fn path_length(path: &[u8]) -> u32 {
     length
 }
 
+/// Returns the last AS of a path, unless that is a member of a set.
+fn origin_as(path: &[u8]) -> Option<u32> {
+    let last = path.rsplit(|&b| b == b' ').find(|word| !word.is_empty())?;
+    scan::number(last).and_then(|origin| origin.try_into().ok())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::path_length;
+    use super::{origin_as, path_length};
+
+    #[test]
+    fn last_as_of_a_path_is_the_origin_unless_it_is_in_a_set() {
+        assert_eq!(origin_as(b""), None);
+        assert_eq!(origin_as(b"64500 4200000001"), Some(4_200_000_001));
+        assert_eq!(origin_as(b"64500 {64501,64502}"), None);
+    }
 
     #[test]
     fn as_path_length_counts_set_as_one_and_confederation_as_zero() {

@@ -36,7 +36,7 @@ pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> R
                     return Err("an announcement without a next hop".into());
                 }
                 let label = collector.labels.intern(next_hop);
-                collector.announce_label(time, PEER, prefix, 0, Rank::EVEN, label);
+                collector.announce(time, PEER, prefix, 0, Rank::EVEN, label);
             }
             b"w" | b"W" => collector.withdraw(time, PEER, prefix, 0),
             _ => return Err("behind the time stands neither `a` nor `w`".into()),
