@@ -106,6 +106,22 @@ diff "$work/kernel" "$work/router" || fail "the hosts observe another router"
 echo "   the router: the same, and it has forwarded the packets"
 vlan_1
 
+echo "traces of tagged frames"
+trace() { "$program" trace --socket "$work/sock" -j "$@" ipproto udp sport 9 dport 9 | json '[t] = d
+lookup = t.get("destination") or {}
+print(t["interface"], t.get("device"), lookup.get("dev"), *(e["interface"] + " " + e["verdict"] for e in t["ends"]))'; }
+for steps in "r0.100: r0 r0.100 r1.300 r1 sent" "inner: r0 inner r1.300 r1 sent" "r0: r0 None r1.300 r1 sent"; do
+    traced=$(trace -i "${steps%%:*}" from 10.0.0.2 to 11.0.0.1) || fail "no trace of ${steps%%:*}"
+    [ "$traced" = "${steps#*: }" ] || fail "trace: $traced, not $steps"
+done
+# A whole frame with the tag of r0.100, which has the MAC address of r0.
+tagged=$(within router cat /sys/class/net/r0/address)
+tagged="$tagged 020000000102 8100 0064 0800 4500 0014 0000 0000 4011 65d7 0a000002 0b000001"
+traced=$("$program" trace --socket "$work/sock" -j -i r0 --hex "$tagged" | json '[t] = d
+print(t["device"], t["parse"], t["destination"]["dev"])') || fail "no trace of a tagged frame"
+[ "$traced" = "r0.100 ipv4 r1.300" ] || fail "trace of a tagged frame: $traced"
+echo "   each has its device, its lookup and the end of a packet"
+
 echo "a card leaves the tags in while it is the router's"
 ! removes_tags || fail "$(within router ethtool -k c0)"
 forwards s0 10.1.50.2

@@ -9,7 +9,8 @@ use crate::{Answer, CapturedPacket};
 pub struct TraceRequest {
     /// The interface that it arrives on.
     pub interface: String,
-    /// The frame, from its Ethernet header on, in hexadecimal digits.
+    /// The frame, from its Ethernet header on, in hexadecimal digits. On a VLAN device, without the
+    /// device's tags.
     pub frame: String,
     /// The destination MAC becomes that of the interface.
     #[serde(default)]
@@ -19,9 +20,12 @@ pub struct TraceRequest {
 /// The steps of a packet. The router has not sent it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Trace {
-    /// The interface.
+    /// The interface that receives it.
     pub interface: String,
-    /// The frame as it arrives, in hexadecimal digits.
+    /// The VLAN device or the bond that it arrives on, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// The frame as it arrives, with its tags, in hexadecimal digits.
     pub frame: String,
     /// The kernel's number of the routing table.
     pub table: u32,

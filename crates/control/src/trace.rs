@@ -23,7 +23,7 @@ use api::{
 };
 use datapath::capture::Conditions;
 use datapath::stats::WorkerStats;
-use datapath::{Parsed, PuntRates, ReversePathFilter, Worker, WorkerSetup, parse, wants};
+use datapath::{Parsed, PuntRates, ReversePathFilter, Worker, WorkerSetup, arrival, parse, wants};
 use fib::Publisher;
 use port::{Arena, MemoryPort, Port};
 
@@ -32,8 +32,9 @@ use crate::kernel_sync::KernelSync;
 use crate::packet_names::PacketNames;
 use crate::plane::{ActiveList, PlanePort};
 
-/// The length of an Ethernet header.
+/// The length of an Ethernet header, and of the MAC addresses in it, which tags follow.
 const HEADER: usize = 14;
+const MACS: usize = 12;
 /// The frames of the worker: the packet, its fragments, and errors about it.
 const FRAMES: u32 = 256;
 /// The bytes of a frame, and the number of those for long packets.
@@ -50,27 +51,35 @@ const TURNS: usize = 4;
 pub(crate) fn trace(sync: &KernelSync, request: &TraceRequest) -> Result<Trace, String> {
     let TraceRequest { interface, frame, addressed } = request;
     let ports = sync.plane.ports();
+    let Some((_, device)) = ports.all().find(|(_, port)| port.name == *interface) else {
+        let names: Vec<_> = ports.all().map(|(_, port)| port.name.as_str()).collect();
+        return Err(format!("{interface:?} is no port; these are: {}", names.join(", ")));
+    };
     let physical: Vec<&PlanePort> = ports.iter().collect();
-    let Some(at) = physical.iter().position(|port| port.name == *interface) else {
-        let names: Vec<_> = physical.iter().map(|port| port.name.as_str()).collect();
-        let is_stacked = ports.all().any(|(_, port)| port.name == *interface);
-        let hint = if is_stacked { "; give the port below it, and a tagged frame" } else { "" };
-        return Err(format!("{interface:?} is no port; these are: {}{hint}", names.join(", ")));
+    let receiver = ports.senders(device.interface).first().map(|number| usize::from(*number));
+    let Some((at, receiver)) = receiver.and_then(|at| Some((at, *physical.get(at)?))) else {
+        return Err(format!("{interface} has no active member"));
     };
     let mut frame = from_hexadecimal(frame).ok_or("the frame is not in hexadecimal digits")?;
     if frame.len() < HEADER || frame.len() > 9216 + HEADER {
         let len = frame.len();
         return Err(format!("the frame has {len} bytes: 14 for its Ethernet header, at most 9230"));
     }
-    let own = physical[at].mac;
     if *addressed && let Some(to) = frame.first_chunk_mut() {
-        *to = own;
+        *to = device.mac;
     }
+    let tags = device.vlan.iter().flat_map(|vlan| &vlan.tags);
+    let tags = tags.flat_map(|tag| [tag.protocol, tag.id].map(u16::to_be_bytes).concat());
+    frame.splice(MACS..MACS, tags);
     let (held, ends) = run(sync, &physical, at, &frame)?;
-    // Packets of an active member are those of its bond.
-    let (number, port) = ports.bond_of(physical[at]).unwrap_or((at as u16, physical[at]));
+    // Packets of an active member are those of its bond, and tagged ones those of their VLAN device.
+    let (below, _) = ports.bond_of(receiver).unwrap_or((at as u16, receiver));
+    let mut ingresses = sync.plane.ingresses();
+    let (number, tags) = arrival(ingresses.current(), below, &frame);
+    let port = ports.numbered(number).ok_or("the port of the packet is gone")?;
     let mut trace = Trace {
-        interface: interface.clone(),
+        interface: receiver.name.clone(),
+        device: (port.name != receiver.name).then(|| port.name.clone()),
         frame: hexadecimal(&frame),
         table: port.table,
         parse: String::new(),
@@ -81,6 +90,7 @@ pub(crate) fn trace(sync: &KernelSync, request: &TraceRequest) -> Result<Trace, 
         held,
         ends,
     };
+    frame.drain(MACS..MACS + tags);
     explain(sync, (number, port), &frame, &mut trace)?;
     Ok(trace)
 }
@@ -132,7 +142,8 @@ fn run(
     Ok((held, ends.collect()))
 }
 
-/// Adds the steps that need no worker: parsing, the matching rules, the lookups.
+/// Adds the steps that need no worker: parsing, the matching rules, the lookups. The frame has no tags of
+/// its VLAN device.
 fn explain(
     sync: &KernelSync,
     (number, port): (u16, &PlanePort),

@@ -106,6 +106,7 @@ pub use queueing::{DeviceQueue, PortQueue, PortQueues};
 use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use stacked::{FIRST_STACKED, MOST_MEMBERS, MOST_STACKED, StackedDevice};
+pub use trunk::arrival;
 pub use verdict::{Class, Origin, Verdict, VerdictMap};
 pub use vlan::{PRIORITIES, VlanTable, VlanTag};
 pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};

@@ -128,6 +128,16 @@ impl Trunk<'_> {
     }
 }
 
+/// Returns the port or VLAN device that a frame arrives on which a port receives, by its number, and the bytes of the
+/// tags before its packet.
+pub fn arrival(ingresses: &Ingresses, port: u16, frame: &[u8]) -> (u16, usize) {
+    let terms = ingresses.get(port.into());
+    let mac = terms.mac.unwrap_or_default();
+    let trunk = Trunk { port, group: ingresses.group(port), vlans: &terms.vlans, ingresses, mac };
+    let (ingress, _) = trunk.ingress(frame);
+    (ingress.port, ingress.tags())
+}
+
 /// The bytes that decide the ingress of a frame: type and VLAN identifier of its tags, and whatever ends
 /// them where VLAN devices would have a further one, in the order of the frame. Frames with the same pattern
 /// have the same ingress.

@@ -139,6 +139,9 @@ fn write_trace(out: &mut impl Write, trace: &Trace) -> anyhow::Result<()> {
         data: trace.frame.clone(),
     };
     writeln!(out, "packet: {}", packet_line(&arrived)?)?;
+    if let Some(device) = &trace.device {
+        writeln!(out, "device: {device}")?;
+    }
     writeln!(out, "parse: {}", trace.parse)?;
     if let (Some(rpf), Some(source)) = (&trace.rpf, &trace.source) {
         write!(out, "source, rpf {rpf}, table {}: ", trace.table)?;

@@ -278,7 +278,7 @@ impl Ports {
 
     /// Lists the numbers of the ports with queues by which packets from an interface leave: several for
     /// a bond.
-    fn senders(&self, interface: u32) -> Vec<u16> {
+    pub fn senders(&self, interface: u32) -> Vec<u16> {
         let port = self.all().find(|(_, port)| port.interface == interface);
         match port {
             None => Vec::new(),
