@@ -64,10 +64,11 @@ impl GrantorController {
     /// Starts the decision sender and a decider for each worker. An error in a policy is an error.
     pub(super) fn start(config: &Config) -> io::Result<(Self, Vec<HookRings>)> {
         let (version, programs) = (config.fixed.protocol.clone(), config.programs.clone());
+        let shares = config.fixed.share_grants;
         let keys = Publisher::new(GateKeys::default());
         let mut readers: Vec<_> = config.fixed.daemon.cores.iter().map(|_| keys.reader()).collect();
         let (sender, decisions) =
-            DecisionSender::start(version, &config.fixed.gates, programs, keys)?;
+            DecisionSender::start(version, &config.fixed.gates, shares, programs, keys)?;
         let recorder = config.fixed.record.as_ref().map(RequestRecorder::start).transpose()?;
         let lists = Publisher::new(config.lists.clone());
         let (mut deciders, mut rings) = (Vec::new(), Vec::new());
@@ -187,6 +188,8 @@ impl GrantorController {
             ("items", &counters.items),
             ("messages", &counters.messages),
             ("busy", &counters.busy),
+            ("shared", &counters.shared),
+            ("shared_busy", &counters.shared_busy),
             ("acks_received", &counters.answers),
             ("acks_refused", &counters.answers_refused),
             ("abandoned", &counters.abandoned),

@@ -13,6 +13,10 @@
 //!
 //! The address of a gate is the outer source of the request, which the hook has compared with the
 //! configured gates.
+//!
+//! With `share_grants` a grant goes to all configured gates, so that a flow that moves to another one by
+//! BGP or ECMP keeps it; so does each decision that may end a grant. Only provisional declines do not:
+//! they end none, and would fill the flow tables of gates that do not have the flow.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -23,11 +27,13 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fib::Publisher;
+use gate::decision::FlowCommand;
 use gate::decision::v1;
 use gate::decision::v2::keys::Keys;
 use gate::decision::v2::transfer::ProgramImage;
 use gate::decision::v2::{PORT, sender::Sender};
 use gate::policy::Address;
+use gate::state::Decision;
 use gate::tunnel::GateKeys;
 use threads::{Rights, Stop, Task};
 
@@ -60,6 +66,10 @@ pub(super) struct SenderCounters {
     pub(super) messages: AtomicU64,
     /// Decisions for which a gate's window had no room.
     pub(super) busy: AtomicU64,
+    /// Decisions that gates got beside the one that asked, and those for which such a gate's window had
+    /// no room.
+    pub(super) shared: AtomicU64,
+    pub(super) shared_busy: AtomicU64,
     pub(super) answers: AtomicU64,
     pub(super) answers_refused: AtomicU64,
     pub(super) abandoned: AtomicU64,
@@ -96,6 +106,7 @@ impl DecisionSender {
     pub(super) fn start(
         version: ProtocolVersion,
         gates: &[Address],
+        shares: bool,
         programs: Vec<ProgramImage>,
         keys: Publisher<GateKeys>,
     ) -> io::Result<(Self, mpsc::SyncSender<OutgoingDecision>)> {
@@ -128,6 +139,7 @@ impl DecisionSender {
             let out = Vec::new();
             SenderThread {
                 version,
+                shares,
                 four,
                 six,
                 gates,
@@ -178,6 +190,8 @@ impl GateQueue {
 /// The state of the thread.
 struct SenderThread {
     version: ProtocolVersion,
+    /// Grants go to all gates.
+    shares: bool,
     four: UdpSocket,
     six: Option<UdpSocket>,
     gates: HashMap<IpAddr, GateQueue>,
@@ -247,8 +261,26 @@ impl SenderThread {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Queues a decision for its gate.
-    fn enqueue(&mut self, (gate, item): &OutgoingDecision) {
+    /// Queues a decision for its gate, and for the others if it is shared.
+    fn enqueue(&mut self, decision: &OutgoingDecision) {
+        self.enqueue_own(decision);
+        let (gate, item) = decision;
+        let is_provisional = matches!(item.command, FlowCommand::Decide(Decision::Provisional(_)));
+        if !self.shares || is_provisional {
+            return;
+        }
+        let own = IpAddr::from(*gate);
+        for (_, queue) in self.gates.iter_mut().filter(|(address, _)| **address != own) {
+            // Version 1 shares nothing: the configuration is refused.
+            let GateQueue::V2(sender) = queue else { continue };
+            let counters = &self.counters;
+            let is_queued = sender.push(item).is_ok();
+            add(if is_queued { &counters.shared } else { &counters.shared_busy }, 1);
+        }
+    }
+
+    /// Queues a decision for the gate that has asked for it.
+    fn enqueue_own(&mut self, (gate, item): &OutgoingDecision) {
         let (version, images, address) = (&self.version, &self.images, IpAddr::from(*gate));
         let queue = self.gates.entry(address).or_insert_with(|| GateQueue::new(version, images));
         add(&self.counters.items, 1);
@@ -357,5 +389,88 @@ fn send_to(
         Some(Ok(_)) => add(&counters.messages, 1),
         // Version 2 repeats the message.
         _ => add(&counters.failed, 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gate::decision::v2::receiver::Receiver;
+    use gate::decision::{Item, Scope};
+    use gate::flow::Flow;
+    use gate::state::{Grant, Provisional, Traffic};
+
+    use super::*;
+
+    /// A gate that acknowledges messages and collects their commands.
+    struct Gate {
+        socket: UdpSocket,
+        receiver: Receiver,
+        commands: Vec<FlowCommand>,
+    }
+
+    impl Gate {
+        fn new(address: IpAddr, keys: &Keys) -> Self {
+            let socket = UdpSocket::bind((address, PORT)).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+            let mut receiver = Receiver::new(7);
+            receiver.set_sender(1, keys.clone());
+            Self { socket, receiver, commands: Vec::new() }
+        }
+
+        fn receive(&mut self) {
+            let mut bytes = [0; 2048];
+            let Ok((len, from)) = self.socket.recv_from(&mut bytes) else { return };
+            let mut reply = Vec::new();
+            if let Ok(message) = self.receiver.receive(&bytes[..len], &mut reply) {
+                self.commands.extend(message.items().map(|(item, _)| item.command));
+            }
+            self.socket.send_to(&reply, from).unwrap();
+        }
+    }
+
+    #[test]
+    fn grants_and_their_ends_go_to_all_gates_if_they_are_shared() {
+        let addresses = [[127, 0, 77, 1], [127, 0, 77, 2]].map(IpAddr::from);
+        let keys = Keys::new(1, &[9; 32]);
+        let gates = addresses.map(|address| match address {
+            IpAddr::V4(address) => Address::V4(address.into()),
+            IpAddr::V6(address) => Address::V6(address.into()),
+        });
+        let grant =
+            Grant { rate_kib: 100, expire_s: 60, next_renewal_ms: 50_000, renewal_step_ms: 1000 };
+        let provisional = Provisional { expire_s: 5, traffic: Traffic::All };
+        let commands = [
+            FlowCommand::Decide(Decision::Grant(grant)),
+            FlowCommand::Decide(Decision::Provisional(provisional)),
+            FlowCommand::Decide(Decision::Decline { expire_s: 5 }),
+            FlowCommand::Flush,
+        ];
+        for shares in [false, true] {
+            let mut each = addresses.map(|address| Gate::new(address, &keys));
+            let version = ProtocolVersion::V2(1, keys.clone());
+            let tunnel_keys = Publisher::new(GateKeys::default());
+            let (sender, decisions) =
+                DecisionSender::start(version, &gates, shares, Vec::new(), tunnel_keys).unwrap();
+            let scope = Scope::of(&Flow::v4(1, 2));
+            for command in commands {
+                decisions.send((gates[0], Item { scope, command })).unwrap();
+            }
+            let expected: [Vec<FlowCommand>; 2] = [
+                commands.to_vec(),
+                if shares { vec![commands[0], commands[2], commands[3]] } else { Vec::new() },
+            ];
+            let begin = Instant::now();
+            let all = |each: &[Gate; 2]| each.iter().map(|gate| gate.commands.len()).sum::<usize>();
+            let count = expected.iter().map(Vec::len).sum();
+            while all(&each) < count && begin.elapsed() < Duration::from_secs(20) {
+                each.iter_mut().for_each(Gate::receive);
+            }
+            // Nothing follows.
+            (0..5).for_each(|_| each.iter_mut().for_each(Gate::receive));
+            assert_eq!(each.map(|gate| gate.commands), expected, "shared: {shares}");
+            let shared = sender.counters.shared.load(Ordering::Relaxed);
+            assert_eq!(shared, expected[1].len() as u64);
+            assert_eq!(sender.counters.shared_busy.load(Ordering::Relaxed), 0);
+        }
     }
 }

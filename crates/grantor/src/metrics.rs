@@ -35,8 +35,8 @@ impl GrantorController {
         let decisions = by(&state.decisions);
         let metric = family(
             "grantor_decisions",
-            "Messages and decisions to the gates, by result; if abandoned, busy or failed \
-             grows, check the gates and the path to them",
+            "Messages and decisions to the gates, by result, shared ones to gates that did not ask; \
+             if abandoned, busy, shared_busy or failed grows, check the gates and the path to them",
         );
         to.counter(
             &metric,

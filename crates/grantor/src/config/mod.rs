@@ -32,6 +32,7 @@
 //! version = 2                     # 1 for gates of the published prototype
 //! id = 1                          # this grantor's number
 //! keys = { 1 = "grantor.key" }    # by number: files of 64 hexadecimal digits; the highest number signs
+//! share_grants = false            # true: a flow's grant goes to all gates, so that it can move to another one
 //! ```
 //!
 //! `[workers]`, `[punt]`, `[control]`, `[log]` and `[metrics]` are those of the router; `[distribution]` is
@@ -109,6 +110,8 @@ pub struct Fixed {
     pub record: Option<CaptureSettings>,
     /// The version of the decision protocol, with this grantor's number and keys.
     pub protocol: ProtocolVersion,
+    /// Grants, and what ends them, go to all gates.
+    pub share_grants: bool,
     /// The settings that all daemons have.
     pub daemon: DaemonConfig,
     /// The settings of the distribution of bundles, if configured.
@@ -222,6 +225,12 @@ impl Config {
         }
         let fragments = ruling(&mut c, file.policy.fragments.as_ref(), "policy.fragments");
         let protocol = protocol_version(&mut c, &file.decisions, folder);
+        let share_grants = file.decisions.share_grants;
+        if share_grants && version == 1 {
+            let what =
+                "version 1 of the protocol cannot retract a grant from other gates: use version 2";
+            c.problem(&file.decisions.version, "decisions.share_grants", what);
+        }
         let sections = DaemonSections {
             workers: file.workers,
             control: file.control,
@@ -258,6 +267,7 @@ impl Config {
             fragments,
             record,
             protocol,
+            share_grants,
             daemon,
             distribution,
         };

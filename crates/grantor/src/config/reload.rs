@@ -31,6 +31,7 @@ impl Fixed {
             fragments,
             record,
             protocol,
+            share_grants,
             daemon,
             distribution,
         } = self;
@@ -47,6 +48,7 @@ impl Fixed {
         let key = "policy.record_file or policy.max_record_mib";
         compare(key, record, &new.record, &mut changed);
         protocol.compare(&new.protocol, &mut changed);
+        compare("decisions.share_grants", share_grants, &new.share_grants, &mut changed);
         daemon.compare(&new.daemon, &mut changed);
         compare("distribution", distribution, &new.distribution, &mut changed);
         changed

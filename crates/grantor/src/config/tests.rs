@@ -84,6 +84,10 @@ fn changed_keys_of_decisions_need_a_restart() {
         ("version = 2\nid = 1\nkeys = { 1 = 'a.key' }", "decisions.keys"),
         ("version = 2\nid = 1\nkeys = { 1 = 'a.key', 3 = 'b.key' }", "decisions.keys"),
         ("version = 2\nid = 1\nkeys = { 1 = 'b.key', 2 = 'b.key' }", "decisions.keys"),
+        (
+            "version = 2\nid = 1\nkeys = { 1 = 'a.key', 2 = 'b.key' }\nshare_grants = true",
+            "decisions.share_grants",
+        ),
     ] {
         assert_eq!(keys(decisions), [key], "{decisions}");
     }

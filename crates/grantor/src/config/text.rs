@@ -99,4 +99,6 @@ pub(super) struct Decisions {
     pub(super) id: u32,
     #[serde(default)]
     pub(super) keys: BTreeMap<String, Spanned<PathBuf>>,
+    #[serde(default)]
+    pub(super) share_grants: bool,
 }
