@@ -5,7 +5,7 @@
 //!   guards     `fingerpost gate` twice, `fingerpost grantor`, with the files below
 //! ```
 //!
-//! Each gate has half of the protected link. The grantor's policy is `handshake`, one of those that
+//! Each gate has half of the protected link, or all of it if the other one fails. The grantor's policy is `handshake`, one of those that
 //! `fingerpost grantor policy` prints.
 
 use std::process::Command;
@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::process::{ChildProcess, own_program};
 use super::topology::{PROTECTED, SERVER, TUNNELS_END, Topology, address, put};
+use crate::namespace::Namespace;
 
 /// The policy of the grantor.
 pub(super) const POLICY: &str = "handshake";
@@ -40,18 +41,19 @@ fn gate_config(bits: u64) -> String {
          [[policy]]\nprefix = \"{PROTECTED}\"\ngrantors = \"site\"\n\
          [[sender]]\nid = 1\nkeys = {{ 1 = \"grantor.key\" }}\n\
          [decisions]\nsources = [\"{}\"]\n[control]\nsocket = \"/tmp/gate.sock\"\n",
-        bits / 2,
+        bits,
         address(7, 2)
     )
 }
 
-fn grantor_config() -> String {
+fn grantor_config(shares: bool) -> String {
     format!(
         "interfaces = [\"narrow\", \"inside\"]\n\
          [tunnel]\naddresses = [\"{TUNNELS_END}\"]\ngates = [\"{}\", \"{}\"]\nauthentication = \"off\"\n\
          [policy]\nfile = \"policy.lua\"\n\
          [[list]]\nname = \"services\"\nfile = \"services.txt\"\n\
          [decisions]\nversion = 2\nid = 1\nkeys = {{ 1 = \"grantor.key\" }}\n\
+         share_grants = {shares}\n\
          [control]\nsocket = \"/tmp/grantor.sock\"\n",
         address(5, 1),
         address(6, 1)
@@ -78,7 +80,8 @@ fn router_bird() -> String {
 pub(super) struct Speakers(Vec<ChildProcess>);
 
 impl Speakers {
-    /// Starts them and waits until the router has both routes to the server, or for `stop`.
+    /// Starts them, with so many bits a second for each gate, and waits until the router has both
+    /// routes to the server, or for `stop`.
     pub(super) fn start(topology: &Topology, bits: u64, stop: &AtomicBool) -> Result<Self> {
         let (router, gates) = (&topology.router, &topology.gates);
         put(router, "bird.conf", router_bird())?;
@@ -98,26 +101,36 @@ impl Speakers {
             }
             put(gate, "bird.conf", String::from_utf8_lossy(&output.stdout).into_owned())?;
         }
-        let mut speakers = Vec::new();
-        for (namespace, owner) in
-            [(router, "the router"), (&gates[0], NAMES[0]), (&gates[1], NAMES[1])]
-        {
-            let arguments = ["-f", "-c", "/tmp/bird.conf", "-s", "/tmp/bird.ctl"];
-            speakers.push(ChildProcess::start(
-                namespace,
-                &format!("BIRD of {owner}"),
-                "bird",
-                &arguments,
-            )?);
-        }
-        let mut speakers = Self(speakers);
+        let all = [(router, "the router"), (&gates[0], NAMES[0]), (&gates[1], NAMES[1])];
+        let each = all.into_iter().map(|(namespace, owner)| start_speaker(namespace, owner));
+        let mut speakers = Self(each.collect::<Result<_>>()?);
+        speakers.wait_for_routes(topology, stop)?;
+        Ok(speakers)
+    }
+
+    /// Starts the speaker of the first gate, which has failed, again, and waits until the router has its
+    /// route, or for `stop`.
+    pub(super) fn restart_first_gate(
+        &mut self,
+        topology: &Topology,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        topology.connect_gate()?;
+        // Its session would last until the hold time is over.
+        drop(self.0.remove(1));
+        self.0.insert(1, start_speaker(&topology.gates[0], NAMES[0])?);
+        self.wait_for_routes(topology, stop)
+    }
+
+    /// Waits until the router has both routes to the server, or for `stop`.
+    fn wait_for_routes(&mut self, topology: &Topology, stop: &AtomicBool) -> Result<()> {
         let begin = Instant::now();
         while !stop.load(Ordering::Relaxed) {
-            let route = router.ip(&format!("route show {PROTECTED}"))?;
+            let route = topology.router.ip(&format!("route show {PROTECTED}"))?;
             if (3..5).all(|link| route.contains(&format!("via {} ", address(link, 2)))) {
                 break;
             }
-            speakers.check_running().context("is the Debian package bird2 installed?")?;
+            self.check_running().context("is the Debian package bird2 installed?")?;
             if begin.elapsed() > CONVERGENCE {
                 bail!(
                     "the router does not have two routes to {PROTECTED} by BGP, but: {}",
@@ -126,13 +139,19 @@ impl Speakers {
             }
             thread::sleep(Duration::from_millis(50));
         }
-        Ok(speakers)
+        Ok(())
     }
 
     /// Returns an error if one of them has ended.
     pub(super) fn check_running(&mut self) -> Result<()> {
         self.0.iter_mut().try_for_each(ChildProcess::check_running)
     }
+}
+
+/// Starts the BGP speaker of a machine, with the file that it has.
+fn start_speaker(namespace: &Namespace, owner: &str) -> Result<ChildProcess> {
+    let arguments = ["-f", "-c", "/tmp/bird.conf", "-s", "/tmp/bird.ctl"];
+    ChildProcess::start(namespace, &format!("BIRD of {owner}"), "bird", &arguments)
 }
 
 /// The counters of both gates and of the grantor.
@@ -166,15 +185,21 @@ pub(super) struct Guards {
 }
 
 impl Guards {
-    /// Starts them for a service at a port, and waits until they are ready, or for `stop`.
-    pub(super) fn start(topology: &Topology, port: u16, stop: &AtomicBool) -> Result<Self> {
+    /// Starts them for a service at a port, with grants that all gates have if the grantor `shares` them,
+    /// and waits until they are ready, or for `stop`.
+    pub(super) fn start(
+        topology: &Topology,
+        port: u16,
+        shares: bool,
+        stop: &AtomicBool,
+    ) -> Result<Self> {
         let policies = gate::grantor::shipped::POLICIES;
         let policy = policies.iter().find(|policy| policy.name == POLICY);
         let text = policy.with_context(|| format!("there is no policy {POLICY}"))?.text;
         put(&topology.grantor, "policy.lua", text.to_owned())?;
         put(&topology.grantor, "services.txt", format!("{SERVER} {port}\n"))?;
         put(&topology.grantor, "grantor.key", format!("{KEY}\n"))?;
-        put(&topology.grantor, "grantor.toml", grantor_config())?;
+        put(&topology.grantor, "grantor.toml", grantor_config(shares))?;
         let start = |namespace, name: &str, arguments: &[&str]| {
             ChildProcess::start(namespace, name, &own_program(), arguments)
         };

@@ -152,8 +152,10 @@ fn timelines(report: &Report) -> String {
 }
 
 fn figures(report: &Report) -> String {
-    let columns =
-        ["attack", "gate", "offered", "median", "worst", "answered", "in 3 s", "goodput", "least"];
+    let columns = [
+        "attack", "gate", "offered", "median", "worst", "answered", "in 3 s", "goodput", "least",
+        "failover",
+    ];
     let time = |seconds: Option<f64>| {
         seconds.map_or("–".to_owned(), |seconds| format!("{seconds:.3} s"))
     };
@@ -172,6 +174,7 @@ fn figures(report: &Report) -> String {
                 percent(figures.in_time),
                 percent(figures.goodput),
                 percent(figures.least_goodput),
+                time(figures.failover),
             ];
             (class(round), cells)
         })

@@ -15,6 +15,7 @@
 //! | `sender` | sends the packets of an attack at a rate |
 //! | `clients` | the honest clients |
 //! | `server` | the server of the honest clients |
+//! | `failover` | the failure of a gate during an attack |
 //! | `rounds` | one attack after the other |
 //! | `report`, `html` | the results and the requirements |
 //!
@@ -25,6 +26,7 @@
 
 mod attack;
 mod clients;
+mod failover;
 mod guard;
 mod html;
 mod process;
@@ -45,6 +47,7 @@ use output::progress;
 
 use crate::stop;
 use attack::{Attack, Flood, SERVICE};
+use failover::Grants;
 use report::{AttackSummary, Report};
 use rounds::{Lab, Scale};
 
@@ -94,6 +97,9 @@ struct Ddos {
     /// Rate of an attack, as a multiple of the protected link
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     factor: f64,
+    /// Let a gate fail during each attack, with grants that all gates have or only the one that asked
+    #[arg(long, value_name = "GRANTS")]
+    failover: Option<Grants>,
     /// Seed of generated floods
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -130,7 +136,8 @@ fn ddos(args: &Ddos) -> Result<ExitCode> {
     let stop = stop::flag_on_signals(&[stop::SIGINT, stop::SIGTERM, stop::SIGHUP])?;
     let attacks = progress::during("preparing the attacks", || attacks(args))?;
     let seconds = args.seconds.unwrap_or(if args.quick { 4 } else { 8 });
-    let scale = Scale { link: args.link * 1_000_000, factor: args.factor, seconds };
+    let (link, factor, failover) = (args.link * 1_000_000, args.factor, args.failover);
+    let scale = Scale { link, factor, seconds, failover };
     let summaries = attacks.iter().map(|attack| AttackSummary {
         name: attack.name.clone(),
         description: attack.description.clone(),

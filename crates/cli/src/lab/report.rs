@@ -4,6 +4,7 @@
 //! |---|---|
 //! | new | each is connected within 3 s, and half of them within 1.2 s |
 //! | established | each stream has 95 % of the goodput that it has without an attack |
+//! | established, a gate fails | each stream gets data again within a second |
 //!
 //! Without an attack the goodput of a stream is its offered rate, which every round verifies before
 //! its attack. A stream that catches up on earlier losses counts for its offered rate at the most.
@@ -25,6 +26,8 @@ const WORST: f64 = 3.0;
 const MEDIAN: f64 = 1.2;
 /// The share of its goodput that each stream must have.
 const GOODPUT: f64 = 0.95;
+/// Seconds within which each stream gets data after a gate has failed.
+const FAILOVER: f64 = 1.0;
 /// The least share of the stated rate that a valid attack has.
 const FULL_RATE: f64 = 0.95;
 /// Eighths, for a line of goodput in a terminal.
@@ -49,6 +52,9 @@ pub(super) struct Figures {
     pub(super) least_baseline: f64,
     /// The offered rate as a multiple of the protected link, if there was an attack.
     pub(super) factor: Option<f64>,
+    /// The longest time in which a stream got nothing after a gate had failed, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failover: Option<f64>,
     /// Whether new clients meet their requirement.
     pub(super) new_pass: bool,
     /// Whether established clients meet theirs.
@@ -83,6 +89,7 @@ impl Figures {
             least_goodput,
             least_baseline,
             factor: round.offered.map(|offered| offered.bits_per_second / scale.link as f64),
+            failover: round.failover.as_ref().map(|each| each.iter().copied().fold(0.0, f64::max)),
             new_pass: median.is_some_and(|median| median <= MEDIAN) && in_time >= 1.0,
             established_pass: least_goodput >= GOODPUT,
         }
@@ -159,6 +166,9 @@ impl Report {
             if figures.least_baseline < GOODPUT {
                 fail("established connections did not have their rate before the attack");
             }
+            if figures.failover.is_some_and(|seconds| seconds > FAILOVER) {
+                fail("established connections wait too long after the failure of a gate");
+            }
             match (must_pass, figures.new_pass) {
                 (true, false) => fail("new clients wait too long"),
                 (false, true) => fail("new clients are not affected by the attack"),
@@ -186,7 +196,7 @@ impl Report {
     }
 
     fn write(&self, out: &mut impl Write) -> Result<()> {
-        let Scale { link, factor, seconds } = self.scale;
+        let Scale { link, factor, seconds, failover } = self.scale;
         let mbit = |bits: f64| format!("{:.1} Mbit/s", bits / 1e6);
         writeln!(
             out,
@@ -227,6 +237,21 @@ impl Report {
                 percent(figures.goodput),
                 percent(figures.least_goodput),
                 sparkline(round)
+            )?;
+        }
+        if let Some(grants) = failover {
+            writeln!(out, "\nfailure of a gate, grants {}", format!("{grants:?}").to_lowercase())?;
+        }
+        for EvaluatedRound { round, figures } in &self.rounds {
+            let (Some(longest), Some(each)) = (figures.failover, &round.failover) else { continue };
+            let mut each = each.clone();
+            each.sort_by(f64::total_cmp);
+            let median = each.get(each.len() / 2).copied().unwrap_or(longest);
+            writeln!(
+                out,
+                "{:<32} longest time without data {longest:.3} s, median of {STREAMS} connections \
+                 {median:.3} s",
+                round.attack.as_deref().unwrap_or("none")
             )?;
         }
         writeln!(out)?;
@@ -274,7 +299,7 @@ mod tests {
     use super::super::topology::LinkCount;
     use super::*;
 
-    const SCALE: Scale = Scale { link: 8_000_000, factor: 10.0, seconds: 2 };
+    const SCALE: Scale = Scale { link: 8_000_000, factor: 10.0, seconds: 2, failover: None };
 
     fn round(gate: bool, connected: &[Option<f64>], percents: &[f64], factor: f64) -> Round {
         let client = |&connected| NewClient { start: 0.0, connected, answered: connected };
@@ -287,6 +312,7 @@ mod tests {
             new_clients: connected.iter().map(client).collect(),
             baseline: vec![75_000.0; percents.len()],
             under_attack: percents.iter().map(|percent| percent * 750.0).collect(),
+            failover: None,
             counters: None,
             timeline: vec![(-0.9, 3e5), (0.1, 75e3), (0.2, 75e3), (0.6, 0.0)],
         }
@@ -323,6 +349,12 @@ mod tests {
         let mut mild = Report::new(SCALE, Vec::new());
         mild.add(round(false, &[Some(1.0)], &[100.0], 10.0));
         assert_eq!(mild.failures().len(), 2);
+        let mut moved = Report::new(SCALE, Vec::new());
+        for (longest, failures) in [(0.99, 0), (1.01, 1)] {
+            let failover = Some(vec![0.1, longest, 0.2]);
+            moved.add(Round { failover, ..round(true, &[Some(1.0)], &[100.0], 10.0) });
+            assert_eq!(moved.failures().len(), failures, "{longest}");
+        }
     }
 
     #[test]

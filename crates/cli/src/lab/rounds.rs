@@ -1,7 +1,7 @@
 //! The rounds: one attack after the other, each with the gate off and then on.
 //!
 //! ```text
-//!   guards? ─► streams, steady ─► baseline ─────► attack: ramp-up ─► window ─────► … ─► end
+//!   guards? ─► streams, steady ─► baseline ─────► attack: ramp-up ─► window ─────► … ─► failover? ─► end
 //!                                  goodput                           new clients,    the last client
 //!                                  without attack                    goodput         has finished
 //! ```
@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use super::attack::Attack;
 use super::clients::{NewClient, NewClients, Streams};
+use super::failover::{self, Grants};
 use super::guard::{GuardCounters, Guards, Speakers};
 use super::sender::{Offered, Sender};
 use super::server::Server;
@@ -55,12 +56,20 @@ pub(super) struct Scale {
     pub(super) factor: f64,
     /// Seconds of an attack in which goodput is measured and new clients start.
     pub(super) seconds: u64,
+    /// A gate fails during each attack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failover: Option<Grants>,
 }
 
 impl Scale {
     /// Returns the offered rate of a stream, in bytes per second.
     pub(super) fn stream(&self) -> u64 {
         self.link * LOAD / 100 / 8 / STREAMS as u64
+    }
+
+    /// Returns the bandwidth that each gate may use. The one that remains after a failure has to carry all.
+    pub(super) fn gate_link(&self) -> u64 {
+        if self.failover.is_some() { self.link } else { self.link / 2 }
     }
 
     /// Returns the number of new clients in a round.
@@ -86,6 +95,9 @@ pub(super) struct Round {
     pub(super) baseline: Vec<f64>,
     /// Goodput of each stream during the attack, in bytes per second.
     pub(super) under_attack: Vec<f64>,
+    /// The longest time in which each stream got nothing after a gate had failed, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failover: Option<Vec<f64>>,
     /// The counters of gates and grantor, if they were running.
     pub(super) counters: Option<GuardCounters>,
     /// Seconds from the beginning of the attack, and bytes per second of all streams in the tenth of a
@@ -107,7 +119,7 @@ impl Lab {
     pub(super) fn build(scale: Scale, ports: &[u16], stop: &AtomicBool) -> Result<Self> {
         let topology = Topology::build(scale.link)?;
         let server = Server::start(&topology.server, ports, STREAMS)?;
-        let speakers = Speakers::start(&topology, scale.link, stop)?;
+        let speakers = Speakers::start(&topology, scale.gate_link(), stop)?;
         Ok(Self { topology, speakers, server, scale, rounds: 0 })
     }
 
@@ -120,7 +132,9 @@ impl Lab {
     ) -> Result<Option<Round>> {
         let Self { topology, speakers, server, scale, rounds } = self;
         let port = attack.map_or(super::attack::SERVICE, |attack| attack.port);
-        let mut guards = gate.then(|| Guards::start(topology, port, stop)).transpose()?;
+        let shares = scale.failover == Some(Grants::Shared);
+        let guards = gate.then(|| Guards::start(topology, port, shares, stop));
+        let mut guards = guards.transpose()?;
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -173,6 +187,14 @@ impl Lab {
             }
         }
         let new_clients = new_clients.results(count)?;
+        let failover = if gate && attack.is_some() && scale.failover.is_some() {
+            let Some(longest) = failover::measure(topology, server.counts(), stop)? else {
+                return Ok(None);
+            };
+            Some(longest)
+        } else {
+            None
+        };
         let offered = sender.map(Sender::end).transpose()?;
         let after = topology.link()?;
         let link = LinkCount {
@@ -183,6 +205,9 @@ impl Lab {
             monitor.timeline.iter().map(|&(at, rate)| (since(at, begin), rate)).collect();
         drop(streams);
         let counters = guards.map(Guards::end).transpose()?;
+        if failover.is_some() {
+            speakers.restart_first_gate(topology, stop)?;
+        }
         *rounds += 1;
         let attack = attack.map(|attack| attack.name.clone());
         Ok(Some(Round {
@@ -193,6 +218,7 @@ impl Lab {
             new_clients,
             baseline,
             under_attack,
+            failover,
             counters,
             timeline,
         }))

@@ -157,15 +157,31 @@ impl Topology {
         for inside in [PROTECTED, &TUNNELS_END.to_string()] {
             self.site.ip(&format!("route add {inside} via {}", at(7, 2)))?;
         }
-        self.site.ip(&format!(
-            "route add default nexthop via {} nexthop via {}",
-            at(5, 1),
-            at(6, 1)
-        ))?;
+        self.site.ip(&format!("route add {}", site_default()))?;
         default(&self.grantor, at(7, 1))?;
         self.grantor.ip("addr add 192.0.2.1/24 dev inside")?;
         self.server.ip(&format!("addr add {SERVER}/24 dev net"))?;
         default(&self.server, Ipv4Addr::new(192, 0, 2, 1))
+    }
+
+    /// Takes the links of the first gate down.
+    pub(super) fn disconnect_gate(&self) -> Result<()> {
+        self.router.ip("link set gate-a down")?;
+        self.site.ip("link set gate-a down").map(drop)
+    }
+
+    /// Sets the links of the first gate up again, with what has gone with them.
+    pub(super) fn connect_gate(&self) -> Result<()> {
+        for (namespace, number) in [(&self.router, 3), (&self.site, 5)] {
+            let end = if number == 3 { 2 } else { 1 };
+            namespace.ip_batch(format!(
+                "link set gate-a up\n\
+                 neigh replace {} lladdr {} nud permanent dev gate-a\n",
+                address(number, end),
+                Mac(mac(number, end))
+            ))?;
+        }
+        self.site.ip(&format!("route replace {}", site_default())).map(drop)
     }
 
     /// Reads the counters of the protected link.
@@ -178,6 +194,11 @@ impl Topology {
         let (packets, dropped) = both.context("tc prints no counters of the protected link")?;
         Ok(LinkCount { packets, dropped })
     }
+}
+
+/// Returns the site's route to the clients, by both gates.
+fn site_default() -> String {
+    format!("default nexthop via {} nexthop via {}", address(5, 1), address(6, 1))
 }
 
 /// Mounts a `/tmp` in a namespace, and switches IPv6 and the reverse-path filter off.
