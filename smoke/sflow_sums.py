@@ -43,6 +43,11 @@ with open(f"{work}/{name}.csv", encoding="utf-8") as file:
         packets[to] += count
         octets[to] += size
         inputs[interface] += count
+accounted = Counter()
+with open(f"{work}/{name}.sfacctd.json", encoding="utf-8") as file:
+    for line in file:
+        row = json.loads(line)
+        accounted[row["ip_dst"], row["iface_in"]] += row["packets"]
 with open(f"{work}/{name}.text", encoding="utf-8") as file:
     text = file.read()
 numbers = [int(number) for number in re.findall(r"^    Sequence number: (\d+)$", text, re.M)]
@@ -62,6 +67,7 @@ if name == "all":
     check(f"{received} packets of the counters, and those alone", packets.total() == received, packets)
     # Ethernet, IPv4 and UDP headers, 100 bytes, and the frame check sequence.
     check("and their bytes", all(octets[to] == count * 146 for to, count in sent.items()), octets)
+    check("sfacctd has the same", accounted == Counter({(to, after[0]["index"]): count for to, count in packets.items()}), accounted)
     check("from their interface", set(inputs) == {after[0]["index"]}, inputs)
     reasons, lengths = Counter(), Counter()
     for number, reason, interface, length, header in notices(f"{work}/{name}.pcap"):
@@ -76,4 +82,5 @@ else:
     got = packets["11.0.0.1"]
     # 500 samples of 20 packets each are expected; four standard deviations of their number are 88.
     check(f"{got} packets estimated of 10000", 8200 <= got <= 11800, packets)
+    check("sfacctd has the same", accounted.total() == packets.total(), accounted)
 check.finish()
