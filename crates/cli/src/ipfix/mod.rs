@@ -56,8 +56,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const MOST_EXPIRED: usize = 2000;
 /// The interval at which templates are sent again (RFC 7011, 8.4) and interfaces and files are read again.
 const REFRESH: Duration = Duration::from_secs(10);
-/// The messages of a last export between two pauses.
-const BURST: u64 = 20;
+/// The records of the last export between two pauses.
+const BURST: usize = 200;
 
 /// The numbers of the templates.
 const FLOWS_V4: u16 = FIRST_TEMPLATE;
@@ -227,9 +227,9 @@ impl Exporter {
     }
 
     /// Exports records.
-    fn export(&mut self, records: Vec<Record>, origins: &Origins) {
+    fn export(&mut self, records: &[Record], origins: &Origins) {
         self.records += records.len() as u64;
-        for (flow, reason) in records {
+        for &(flow, reason) in records {
             let origins = [flow.key.src, flow.key.dst].map(|address| origins.of(address));
             let (template, family) = match flow.key.src {
                 IpAddr::V4(_) => (FLOWS_V4, IPV4),
@@ -237,11 +237,7 @@ impl Exporter {
             };
             let record = FlowRecord { flow, reason, origins };
             let record = values(self.elements(family), &record);
-            let before = self.sent / BURST;
             self.add(template, &record);
-            if self.sent / BURST > before {
-                thread::sleep(Duration::from_millis(1));
-            }
         }
         self.flush();
     }
@@ -287,8 +283,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread has died")))
     });
     let mut exporter = exporter.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let rest = exporter.flows.end_all();
-    exporter.export(rest, &origins);
+    for part in exporter.flows.end_all().chunks(BURST) {
+        exporter.export(part, &origins);
+        thread::sleep(Duration::from_millis(1));
+    }
     exporter.refresh();
     let Exporter { received, dropped, ignored, missed, records, sent, .. } = exporter;
     eprintln!(
@@ -338,7 +336,7 @@ fn records(
         }
         let mut exporter = lock(exporter);
         let due = exporter.flows.expire(now().as_nanos() as u64, MOST_EXPIRED);
-        exporter.export(due, origins);
+        exporter.export(&due, origins);
         Ok(())
     })
 }
