@@ -74,9 +74,13 @@ done
 kill "${servers[@]}"
 
 echo "the log as JSON"
+within client ip link set c0 down
+wait_for 10 grep -q '"interface":"c0"' "$work/router.log" || fail "no link in the log: $(cat "$work/router.log")"
 "$python" -c 'import datetime, json, sys
 lines = [json.loads(line) for line in open(sys.argv[1])]
-assert len(lines) >= 3 and all(set(line) == {"time", "level", "module", "message"} for line in lines), lines
+assert len(lines) >= 3 and all(set(line) - {"fields"} == {"time", "level", "module", "message"} for line in lines), lines
+down = [line for line in lines if line.get("fields") == {"interface": "c0"}]
+assert [line["level"] for line in down] == ["warning"] and down[0]["message"].startswith("link c0: "), lines
 assert all(datetime.datetime.fromisoformat(line["time"]).tzinfo for line in lines), lines
 assert any(line["level"] == "info" and line["message"].startswith("following the kernel after") for line in lines), lines
 print("  ", len(lines), "lines")' "$work/router.log" || fail "the log: $(cat "$work/router.log")"

@@ -142,7 +142,7 @@ impl List {
 
     /// Holds the content that was read last; `before` prefixes stay applied.
     pub(crate) fn hold(&mut self, reason: String, before: [usize; 2]) {
-        log::error!("{}: the list is held: {reason}", self.name);
+        log::error!(list = self.name.as_str(), reason = reason.as_str(); "{}: the list is held: {reason}", self.name);
         self.held = Some(reason);
         self.applied = before;
     }
@@ -209,7 +209,7 @@ impl List {
         };
         self.held = contains.or(shrinks);
         if let Some(reason) = &self.held {
-            log::error!("{}: the list is held: {reason}", self.name);
+            log::error!(list = self.name.as_str(), reason = reason.as_str(); "{}: the list is held: {reason}", self.name);
             return Ok(None);
         }
         if self.allows() && self.to.is_empty() {

@@ -192,7 +192,7 @@ impl BlockLists {
             for number in changed {
                 let entry = &self.entries[number];
                 let prefixes: usize = entry.applied().iter().sum();
-                log::info!("{}: {prefixes} prefixes", entry.name());
+                log::info!(list = entry.name(), prefixes; "{}: {prefixes} prefixes", entry.name());
             }
         }
         self.watched.expire(blocker);

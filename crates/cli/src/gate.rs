@@ -88,7 +88,7 @@ fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {
     let mut gate = progress::during("reading the kernel's routes", || GateDaemon::start(&config))?;
     service::log_ports(&gate.ports());
     match gate.restored() {
-        Some(Ok(count)) => log::info!("{count} flows restored"),
+        Some(Ok(count)) => log::info!(flows = count; "{count} flows restored"),
         Some(Err(error)) => log::warn!("no flows restored: {error}"),
         None => {}
     }
@@ -96,7 +96,7 @@ fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {
     log::info!("guarding after {took:.2} s; Ctrl-C stops");
     let healthy = signals.serve(&mut gate);
     match gate.save_flows() {
-        Some(Ok(count)) => log::info!("{count} flows saved"),
+        Some(Ok(count)) => log::info!(flows = count; "{count} flows saved"),
         Some(Err(error)) => log::warn!("no flows saved: {error}"),
         None => {}
     }

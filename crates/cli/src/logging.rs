@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::ValueEnum;
 use config::Level;
+use log::kv::{Key, Value, VisitSource};
 use log::{Log, Metadata, Record};
 use nix::sys::stat::fstat;
 
@@ -34,7 +35,7 @@ const FORMAT_VARIABLE: &str = "FINGERPOST_LOG_FORMAT";
 pub(crate) enum Format {
     /// Lines with their severity
     Text,
-    /// An object on a line: time, level, module, message
+    /// An object on a line: time, level, module, message, fields
     Json,
 }
 
@@ -84,7 +85,7 @@ pub(crate) fn configure(level: Option<Level>) {
 /// Logs the error that ends the program.
 pub(crate) fn log_failure(error: &str) {
     if LOGGER.json.load(Ordering::Relaxed) {
-        return write_json(log::Level::Error, "fingerpost", error);
+        return write_json(log::Level::Error, "fingerpost", error, Fields::default());
     }
     let journal = LOGGER.journal.load(Ordering::Relaxed);
     write(if journal { "<3>" } else { "fingerpost: " }, error);
@@ -123,21 +124,45 @@ fn write(prefix: &str, message: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Returns a message as an object.
-fn object(time: &str, level: log::Level, module: &str, message: &str) -> serde_json::Value {
+/// The fields of a message, by name.
+#[derive(Default)]
+struct Fields(serde_json::Map<String, serde_json::Value>);
+
+impl<'kvs> VisitSource<'kvs> for Fields {
+    fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), log::kv::Error> {
+        let number = value.to_u64().map(serde_json::Value::from);
+        let value = number.unwrap_or_else(|| value.to_string().into());
+        self.0.insert(key.to_string(), value);
+        Ok(())
+    }
+}
+
+/// Returns a message as an object, with its fields if it has some.
+fn object(
+    time: &str,
+    level: log::Level,
+    module: &str,
+    message: &str,
+    fields: Fields,
+) -> serde_json::Value {
     let level = match level {
         log::Level::Error => "error",
         log::Level::Warn => "warning",
         log::Level::Info => "info",
         log::Level::Debug | log::Level::Trace => "debug",
     };
-    serde_json::json!({ "time": time, "level": level, "module": module, "message": message })
+    let mut object =
+        serde_json::json!({ "time": time, "level": level, "module": module, "message": message });
+    if !fields.0.is_empty() {
+        object["fields"] = fields.0.into();
+    }
+    object
 }
 
 /// Writes a message as an object on a line; ignores errors.
-fn write_json(level: log::Level, module: &str, message: &str) {
+fn write_json(level: log::Level, module: &str, message: &str, fields: Fields) {
     let time = format!("{:.6}", jiff::Timestamp::now());
-    let _ = writeln!(std::io::stderr().lock(), "{}", object(&time, level, module, message));
+    let _ = writeln!(std::io::stderr().lock(), "{}", object(&time, level, module, message, fields));
 }
 
 impl Log for StderrLogger {
@@ -150,7 +175,10 @@ impl Log for StderrLogger {
         if self.enabled(record.metadata()) {
             if self.json.load(Ordering::Relaxed) {
                 let message = record.args().to_string();
-                return write_json(record.level(), record.target(), &message);
+                let mut fields = Fields::default();
+                // No visit fails.
+                let _ = record.key_values().visit(&mut fields);
+                return write_json(record.level(), record.target(), &message, fields);
             }
             let journal = self.journal.load(Ordering::Relaxed);
             write(prefix(record.level(), journal), &record.args().to_string());
@@ -167,6 +195,8 @@ pub(crate) fn parse(text: &str) -> Result<Level, String> {
 
 #[cfg(test)]
 mod tests {
+    use log::kv::Source;
+
     use super::*;
 
     #[test]
@@ -183,12 +213,24 @@ mod tests {
 
     #[test]
     fn object_is_one_line_whatever_the_message_has() {
-        let value =
-            object("2026-11-30T00:00:00Z", log::Level::Warn, "fingerpost_feed", "a\nb\u{1b}");
-        let text = value.to_string();
+        let object = |fields| {
+            object(
+                "2026-11-30T00:00:00Z",
+                log::Level::Warn,
+                "fingerpost_feed",
+                "a\nb\u{1b}",
+                fields,
+            )
+        };
+        assert!(object(Fields::default()).get("fields").is_none());
+        let mut fields = Fields::default();
+        let pairs = [("interface", Value::from("e\n0")), ("times", Value::from(7u64))];
+        pairs.visit(&mut fields).unwrap();
+        let text = object(fields).to_string();
         assert!(!text.contains(char::is_control), "{text}");
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&read["level"], &read["message"]), (&"warning".into(), &"a\nb\u{1b}".into()));
+        assert_eq!(read["fields"], serde_json::json!({ "interface": "e\n0", "times": 7 }));
     }
 
     #[test]

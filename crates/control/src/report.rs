@@ -42,10 +42,11 @@ impl Reporter {
                 && before != port
             {
                 for line in changes(before, port) {
+                    let interface = port.name.as_str();
                     if before.up && !port.up {
-                        log::warn!("{line}");
+                        log::warn!(interface; "{line}");
                     } else {
-                        log::info!("{line}");
+                        log::info!(interface; "{line}");
                     }
                 }
             }
@@ -65,9 +66,13 @@ impl Reporter {
                 let name = &port.name;
                 match (was_off, is_off) {
                     (false, true) => log::warn!(
+                        interface = name.as_str(), family = *family;
                         "link {name}: forwarding of {family} is off in the kernel, and its packets are dropped"
                     ),
-                    (true, false) => log::info!("link {name}: forwarding of {family} is on"),
+                    (true, false) => log::info!(
+                        interface = name.as_str(), family = *family;
+                        "link {name}: forwarding of {family} is on"
+                    ),
                     _ => {}
                 }
             }
@@ -80,11 +85,11 @@ impl Reporter {
         for (feed, (before, now)) in FEEDS.iter().zip(before.iter().zip(now)) {
             if before.0 != now.0 {
                 let total = now.0;
-                log::warn!("{feed}: socket buffer full, messages lost ({total} times so far)");
+                log::warn!(feed = *feed, total; "{feed}: socket buffer full, messages lost ({total} times so far)");
             }
             if before.1 != now.1 {
                 let total = now.1;
-                log::info!("{feed}: all routes read again ({total} times so far)");
+                log::info!(feed = *feed, total; "{feed}: all routes read again ({total} times so far)");
             }
         }
     }
@@ -97,7 +102,7 @@ impl Reporter {
             && let Some(times) = self.error_limiter.count(more, Instant::now())
             && let Some(last) = last
         {
-            log::warn!("the system refused a request, {times} times: {last}");
+            log::warn!(times, reason = last; "the system refused a request, {times} times: {last}");
         }
     }
 }

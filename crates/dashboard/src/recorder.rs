@@ -142,8 +142,12 @@ impl RecorderLoop {
 /// Logs the beginning and the end of an attack.
 fn log_attack(was_active: bool, attacks: &Attacks) {
     match (was_active, attacks.current(), attacks.list().back()) {
-        (false, Some(attack), _) => log::warn!("an attack has begun: {}", attack.describe_start()),
-        (true, None, Some(attack)) => log::warn!("the attack has ended {}", attack.describe_end()),
+        (false, Some(attack), _) => {
+            log::warn!(event = "attack_begins"; "an attack has begun: {}", attack.describe_start());
+        }
+        (true, None, Some(attack)) => {
+            log::warn!(event = "attack_ends"; "the attack has ended {}", attack.describe_end());
+        }
         _ => {}
     }
 }

@@ -427,7 +427,11 @@ impl ReceiverState {
         }
         // The addresses may be set a moment after the device appears: then the next check succeeds.
         if let Ok(listeners) = listeners(&self.addresses, &self.interface, &self.trust, &[]) {
-            log::info!("{} is a new device: listening for decisions on it", self.interface);
+            log::info!(
+                interface = &*self.interface;
+                "{} is a new device: listening for decisions on it",
+                self.interface
+            );
             (self.device, self.listeners) = (device, listeners);
         }
     }
@@ -440,7 +444,10 @@ impl ReceiverState {
     fn refuse(&mut self, name: &'static str, from: SocketAddr) {
         self.count(name);
         if let Some(times) = self.refused.count(1, Instant::now()) {
-            log::warn!("decisions refused, {times} messages, the last from {from}: {name}");
+            log::warn!(
+                times, from:%, reason = name;
+                "decisions refused, {times} messages, the last from {from}: {name}"
+            );
         }
     }
 

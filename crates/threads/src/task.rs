@@ -166,7 +166,7 @@ impl<T> Drop for Task<T> {
         let name = thread.thread().name().unwrap_or_default().to_owned();
         self.request_stop();
         if self.join().is_err() {
-            log::error!("thread {name}: {Panicked}");
+            log::error!(thread = name.as_str(); "thread {name}: {Panicked}");
         }
     }
 }

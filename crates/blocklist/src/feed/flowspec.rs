@@ -53,10 +53,10 @@ impl FlowspecFeed {
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules.rules);
             }
             SpeakerEvent::Established(peer) => {
-                log::info!("flowspec: session with {peer} established");
+                log::info!(peer:%; "flowspec: session with {peer} established");
             }
             SpeakerEvent::Ended(peer, reason) => {
-                log::warn!("flowspec: session with {peer} ended: {reason}");
+                log::warn!(peer:%, reason:%; "flowspec: session with {peer} ended: {reason}");
             }
         };
         let speaker = Speaker::start(options, report);

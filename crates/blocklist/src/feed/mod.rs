@@ -85,8 +85,10 @@ fn follow(
         let mut last = shared.lock().unwrap_or_else(PoisonError::into_inner);
         if error != *last {
             match &error {
-                Some(error) => log::error!("{name}: the list stays as it was: {error}"),
-                None => log::info!("{name}: the source of the list answers again"),
+                Some(error) => {
+                    log::error!(list = name, reason = error.as_str(); "{name}: the list stays as it was: {error}");
+                }
+                None => log::info!(list = name; "{name}: the source of the list answers again"),
             }
             *last = error;
         }

@@ -81,15 +81,16 @@ impl Attachment {
         self.index = index;
         self.link = None;
         if index == 0 {
-            return log::error!("{}: the interface is gone", self.name);
+            return log::error!(interface = self.name.as_str(); "{}: the interface is gone", self.name);
         }
         match attach(index, program, choice) {
             Ok(link) => {
-                log::info!("{}: there is another interface of this name", self.name);
+                log::info!(interface = self.name.as_str(); "{}: there is another interface of this name", self.name);
                 self.link = Some(link);
             }
             Err(error) => {
                 log::error!(
+                    interface = self.name.as_str(), reason:% = error;
                     "{}: the program is not attached to the new interface: {error}",
                     self.name
                 );
@@ -101,7 +102,11 @@ impl Attachment {
     pub(super) fn replace(&self, program: &Program) {
         let Some(link) = &self.link else { return };
         if let Err(error) = link.replace(program) {
-            log::error!("{}: the program with the new lists is not attached: {error}", self.name);
+            log::error!(
+                interface = self.name.as_str(), reason:% = error;
+                "{}: the program with the new lists is not attached: {error}",
+                self.name
+            );
         }
     }
 }
