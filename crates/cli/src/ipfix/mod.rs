@@ -68,15 +68,15 @@ const STATISTICS: u16 = FIRST_TEMPLATE + 4;
 
 /// The options templates: the scope, and the elements with their lengths.
 ///
-/// * observationDomainId; selectorId, selectorAlgorithm, samplingProbability, and for collectors that
-///   know only the older elements samplingInterval, samplingPacketInterval,
-///   samplingPacketSpace. nfcapd 1.7.1 reads no selectorId that is a scope, and no rate beside a
-///   samplingAlgorithm
+/// * observationDomainId; selectorId, selectorAlgorithm, samplingProbability, and the older
+///   samplingInterval, the one rate that nfcapd, nfacctd, Akvorado and goflow2 all read. nfcapd 1.7.1
+///   reads no selectorId that is a scope, and no rate beside a samplingAlgorithm; goflow2 takes a
+///   samplingPacketInterval for the rate
 /// * ingressInterface; interfaceName
 /// * observationDomainId; exportedMessageTotalCount, exportedFlowRecordTotalCount,
 ///   ignoredPacketTotalCount
 const OPTIONS: [(u16, &[(u16, u16)]); 3] = [
-    (SELECTION, &[(149, 4), (302, 8), (304, 2), (311, 8), (34, 4), (305, 4), (306, 4)]),
+    (SELECTION, &[(149, 4), (302, 8), (304, 2), (311, 8), (34, 4)]),
     (INTERFACE, &[(10, 4), (82, VARIABLE)]),
     (STATISTICS, &[(149, 4), (41, 8), (42, 8), (164, 8)]),
 ];
@@ -185,8 +185,6 @@ impl Exporter {
                 &PROBABILISTIC.to_be_bytes(),
                 &f64::from(self.one_in).recip().to_be_bytes(),
                 &self.one_in.to_be_bytes(),
-                &1u32.to_be_bytes(),
-                &(self.one_in - 1).to_be_bytes(),
             ];
             self.add(SELECTION, &record.concat());
         }
