@@ -190,6 +190,7 @@ impl GrantorController {
             ("busy", &counters.busy),
             ("shared", &counters.shared),
             ("shared_busy", &counters.shared_busy),
+            ("replayed", &counters.replayed),
             ("acks_received", &counters.answers),
             ("acks_refused", &counters.answers_refused),
             ("abandoned", &counters.abandoned),

@@ -16,7 +16,9 @@
 //!
 //! With `share_grants` a grant goes to all configured gates, so that a flow that moves to another one by
 //! BGP or ECMP keeps it; so does each decision that may end a grant. Only provisional declines do not:
-//! they end none, and would fill the flow tables of gates that do not have the flow.
+//! they end none, and would fill the flow tables of gates that do not have the flow. A gate that starts,
+//! or answers again after [`SILENCE`], gets the grants in force (`shared_grants.rs`), a few messages at a
+//! time, between which new decisions find room.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -39,6 +41,7 @@ use threads::{Rights, Stop, Task};
 
 use super::decider::OutgoingDecision;
 use super::programs::ProgramTransfers;
+use super::shared_grants::{Replay, SharedGrants};
 use control::progress::Turns;
 
 /// How long a decision waits for others to share a message with, and an answer to be read.
@@ -47,6 +50,12 @@ const GATHER: Duration = Duration::from_millis(2);
 const PAYLOAD: usize = 1452;
 /// How often the state of programs is recorded, in nanoseconds.
 const RECORD_INTERVAL: u64 = 50_000_000;
+/// The silence after which a gate may have missed decisions: some are abandoned by then.
+const SILENCE: Duration = Duration::from_secs(2);
+/// The messages that may be on their way to a gate when a grant is replayed.
+const REPLAY_WINDOW: usize = 64;
+/// How often grants that are over are forgotten.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
 /// The capacity of the channel to the thread.
 const CHANNEL: usize = 8192;
 
@@ -70,6 +79,8 @@ pub(super) struct SenderCounters {
     /// no room.
     pub(super) shared: AtomicU64,
     pub(super) shared_busy: AtomicU64,
+    /// Grants that gates got again because they had started or returned.
+    pub(super) replayed: AtomicU64,
     pub(super) answers: AtomicU64,
     pub(super) answers_refused: AtomicU64,
     pub(super) abandoned: AtomicU64,
@@ -86,9 +97,11 @@ impl SenderCounters {
         last_answers.iter().map(|(gate, at)| (*gate, at.map(|at| at.elapsed()))).collect()
     }
 
-    fn record_answer(&self, gate: IpAddr) {
+    /// Records an answer of a gate, and returns whether it is the first one after [`SILENCE`].
+    fn record_answer(&self, gate: IpAddr) -> bool {
         let mut last_answers = self.last_answers.lock().unwrap_or_else(PoisonError::into_inner);
-        last_answers.insert(gate, Some(Instant::now()));
+        let before = last_answers.insert(gate, Some(Instant::now())).flatten();
+        before.is_none_or(|before| before.elapsed() >= SILENCE)
     }
 }
 
@@ -139,7 +152,9 @@ impl DecisionSender {
             let out = Vec::new();
             SenderThread {
                 version,
-                shares,
+                grants: shares.then(SharedGrants::default),
+                replays: HashMap::new(),
+                pruned: start,
                 four,
                 six,
                 gates,
@@ -190,8 +205,11 @@ impl GateQueue {
 /// The state of the thread.
 struct SenderThread {
     version: ProtocolVersion,
-    /// Grants go to all gates.
-    shares: bool,
+    /// The grants in force, if they go to all gates.
+    grants: Option<SharedGrants>,
+    /// The grants that a gate is still to get again.
+    replays: HashMap<IpAddr, Replay>,
+    pruned: Instant,
     four: UdpSocket,
     six: Option<UdpSocket>,
     gates: HashMap<IpAddr, GateQueue>,
@@ -229,6 +247,7 @@ impl SenderThread {
             }
             self.receive_answers();
             self.update_programs();
+            self.replay();
             self.send();
         }
     }
@@ -265,10 +284,11 @@ impl SenderThread {
     fn enqueue(&mut self, decision: &OutgoingDecision) {
         self.enqueue_own(decision);
         let (gate, item) = decision;
-        let is_provisional = matches!(item.command, FlowCommand::Decide(Decision::Provisional(_)));
-        if !self.shares || is_provisional {
-            return;
-        }
+        // About prefixes it ends grants, too (3.9 of the protocol).
+        let is_provisional = matches!(item.command, FlowCommand::Decide(Decision::Provisional(_)))
+            && item.scope.flow().is_some();
+        let Some(grants) = self.grants.as_mut().filter(|_| !is_provisional) else { return };
+        grants.record(Instant::now(), item);
         let own = IpAddr::from(*gate);
         for (_, queue) in self.gates.iter_mut().filter(|(address, _)| **address != own) {
             // Version 1 shares nothing: the configuration is refused.
@@ -300,6 +320,28 @@ impl SenderThread {
                 *has_items = true;
             }
         }
+    }
+
+    /// Queues grants for a gate that has started or returned.
+    fn replay(&mut self) {
+        let Some(grants) = &mut self.grants else { return };
+        let now = Instant::now();
+        if now - self.pruned >= PRUNE_INTERVAL {
+            self.pruned = now;
+            grants.prune(now);
+        }
+        let (gates, counters) = (&mut self.gates, &self.counters);
+        self.replays.retain(|gate, replay| {
+            let Some(GateQueue::V2(sender)) = gates.get_mut(gate) else { return false };
+            while sender.pending() < REPLAY_WINDOW
+                && let Some(flow) = replay.pop_front()
+            {
+                let item = grants.remaining(now, &flow);
+                let is_queued = item.is_some_and(|item| sender.push(&item).is_ok());
+                add(&counters.replayed, is_queued.into());
+            }
+            !replay.is_empty()
+        });
     }
 
     fn send(&mut self) {
@@ -340,8 +382,11 @@ impl SenderThread {
                     _ => false,
                 };
                 if is_valid {
-                    self.counters.record_answer(gate);
-                    self.update_session(gate);
+                    let has_returned = self.counters.record_answer(gate);
+                    let is_new = self.update_session(gate);
+                    if let Some(grants) = self.grants.as_ref().filter(|_| has_returned || is_new) {
+                        self.replays.insert(gate, grants.replay());
+                    }
                 }
                 let counters = &self.counters;
                 add(if is_valid { &counters.answers } else { &counters.answers_refused }, 1);
@@ -356,16 +401,17 @@ impl SenderThread {
         socket.recv_from(bytes).ok()
     }
 
-    /// Publishes the tunnel keys of a gate's session to the workers, if the session is new.
-    fn update_session(&mut self, gate: IpAddr) {
+    /// Publishes the tunnel keys of a gate's session to the workers, if the session is new. Returns whether
+    /// it is.
+    fn update_session(&mut self, gate: IpAddr) -> bool {
         let (Some(GateQueue::V2(sender)), ProtocolVersion::V2(_, keys)) =
             (self.gates.get(&gate), &self.version)
         else {
-            return;
+            return false;
         };
         let session = sender.session();
         if session == 0 || self.sessions.insert(gate, session) == Some(session) {
-            return;
+            return false;
         }
         let each = keys.numbers().into_iter().filter_map(|number| keys.tunnel(number, session));
         let address = match gate {
@@ -374,6 +420,7 @@ impl SenderThread {
         };
         self.known.set(address, session, each.collect());
         self.keys.publish(Box::new(self.known.clone()));
+        true
     }
 }
 
@@ -451,23 +498,56 @@ mod tests {
             let tunnel_keys = Publisher::new(GateKeys::default());
             let (sender, decisions) =
                 DecisionSender::start(version, &gates, shares, Vec::new(), tunnel_keys).unwrap();
+            let begin = Instant::now();
+            let receive_until = |each: &mut [Gate; 2], is_done: &dyn Fn(&[Gate; 2]) -> bool| {
+                while !is_done(each) && begin.elapsed() < Duration::from_secs(20) {
+                    each.iter_mut().for_each(Gate::receive);
+                }
+                // Nothing follows.
+                (0..5).for_each(|_| each.iter_mut().for_each(Gate::receive));
+            };
+            let have_answered = |_: &[Gate; 2]| {
+                sender.counters.last_answers().iter().all(|(_, since)| since.is_some())
+            };
+            receive_until(&mut each, &have_answered);
             let scope = Scope::of(&Flow::v4(1, 2));
             for command in commands {
                 decisions.send((gates[0], Item { scope, command })).unwrap();
             }
+            let scope = Scope::of(&Flow::v4(3, 4));
+            decisions.send((gates[0], Item { scope, command: commands[0] })).unwrap();
             let expected: [Vec<FlowCommand>; 2] = [
-                commands.to_vec(),
-                if shares { vec![commands[0], commands[2], commands[3]] } else { Vec::new() },
+                [&commands[..], &commands[..1]].concat(),
+                if shares {
+                    vec![commands[0], commands[2], commands[3], commands[0]]
+                } else {
+                    Vec::new()
+                },
             ];
-            let begin = Instant::now();
-            let all = |each: &[Gate; 2]| each.iter().map(|gate| gate.commands.len()).sum::<usize>();
-            let count = expected.iter().map(Vec::len).sum();
-            while all(&each) < count && begin.elapsed() < Duration::from_secs(20) {
-                each.iter_mut().for_each(Gate::receive);
+            let have = |count: usize| {
+                move |each: &[Gate; 2]| {
+                    each.iter().map(|gate| gate.commands.len()).sum::<usize>() >= count
+                }
+            };
+            receive_until(&mut each, &have(expected.iter().map(Vec::len).sum()));
+            let commands_of = |each: &[Gate; 2]| each.each_ref().map(|gate| gate.commands.clone());
+            assert_eq!(commands_of(&each), expected, "shared: {shares}");
+            if shares {
+                // Both start again: each gets the grant that is in force.
+                for (gate, session) in each.iter_mut().zip(8..) {
+                    gate.receiver = Receiver::new(session);
+                    gate.receiver.set_sender(1, keys.clone());
+                    gate.commands.clear();
+                }
+                receive_until(&mut each, &have(2));
+                for commands in commands_of(&each) {
+                    let [FlowCommand::Decide(Decision::Grant(again))] = commands[..] else {
+                        panic!("{commands:?}");
+                    };
+                    assert!((1..=60).contains(&again.expire_s), "{again:?}");
+                }
+                assert_eq!(sender.counters.replayed.load(Ordering::Relaxed), 2);
             }
-            // Nothing follows.
-            (0..5).for_each(|_| each.iter_mut().for_each(Gate::receive));
-            assert_eq!(each.map(|gate| gate.commands), expected, "shared: {shares}");
             let shared = sender.counters.shared.load(Ordering::Relaxed);
             assert_eq!(shared, expected[1].len() as u64);
             assert_eq!(sender.counters.shared_busy.load(Ordering::Relaxed), 0);

@@ -20,6 +20,7 @@
 //! | `hook` | decapsulation and the queue of requests, as a packet hook |
 //! | `decider` | a worker's policy, on a thread of its own |
 //! | `decision_sender` | decisions to the gates, with acknowledgments |
+//! | `shared_grants` | the grants in force, for gates that start or return |
 //! | `programs` | flow programs to the gates, and their state there |
 //! | `recorder` | requests in a capture file |
 //! | `controller` | status queries and reloads |
@@ -39,6 +40,7 @@ pub mod preflight;
 mod programs;
 mod recorder;
 mod role;
+mod shared_grants;
 
 pub use comparison::comparison;
 pub use config::Config;
