@@ -86,7 +86,7 @@ impl SharedGrants {
             (FlowCommand::Decide(Decision::Decline { .. }) | FlowCommand::Flush, Some(flow)) => {
                 self.0.remove(&flow);
             }
-            // Whatever it is, it replaces what these flows had.
+            // Any decision about prefixes replaces the grants of their flows.
             (_, None) => self.0.retain(|flow, _| !scope.contains(flow)),
         }
     }
