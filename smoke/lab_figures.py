@@ -30,10 +30,11 @@ for side in off, on:
 got = on["counters"]
 assert got["received"] > 10_000 and got["granted"] > 100 and got["low_priority"] > 10_000, got
 assert got["grants"] > 0 and off["counters"] is None, got
-assert len(on["failover"]) == 8 and "failover" not in off, (on.get("failover"), off.get("failover"))
-assert on["figures"]["failover"] == max(on["failover"]), on["failover"]
-# Connections by the gate that fails continue by the other one.
-assert max(on["failover"]) < 4, on["failover"]
+pauses = on["failover"]["failed"], on["failover"]["returned"]
+assert all(len(each) == 8 for each in pauses) and "failover" not in off, (pauses, off.get("failover"))
+assert on["figures"]["failover"] == [max(each) for each in pauses], pauses
+# Each lasts eight seconds or more: connections by the gate that fails continue by the other one, and then by both.
+assert all(max(each) < 7.5 for each in pauses), pauses
 on, off = on["figures"], off["figures"]
 assert on["in_time"] >= 0.75 and on["goodput"] > 0.6, on
 assert off["goodput"] < 0.5, off

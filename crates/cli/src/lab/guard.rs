@@ -31,6 +31,9 @@ const ENTRIES: u32 = 1 << 19;
 /// minutes within this machine.
 const KEY: &str = "6c61622c206c61622c206c61622c206c61622c206c61622c206c61622c206c61";
 
+/// The message of a gate that is ready.
+const GUARDING: &str = "guarding after";
+
 const NAMES: [&str; 2] = ["gate-a", "gate-b"];
 
 fn gate_config(bits: u64) -> String {
@@ -108,22 +111,23 @@ impl Speakers {
         Ok(speakers)
     }
 
-    /// Starts the speaker of the first gate, which has failed, again, and waits until the router has its
-    /// route, or for `stop`.
-    pub(super) fn restart_first_gate(
-        &mut self,
-        topology: &Topology,
-        stop: &AtomicBool,
-    ) -> Result<()> {
-        topology.connect_gate()?;
-        // Its session would last until the hold time is over.
-        drop(self.0.remove(1));
-        self.0.insert(1, start_speaker(&topology.gates[0], NAMES[0])?);
-        self.wait_for_routes(topology, stop)
+    /// Kills the speaker of the first gate.
+    pub(super) fn kill_first(&mut self) {
+        if let Some(speaker) = self.0.get_mut(1) {
+            speaker.kill();
+        }
+    }
+
+    /// Starts the speaker of the first gate again.
+    pub(super) fn restart_first(&mut self, topology: &Topology) -> Result<()> {
+        if let Some(speaker) = self.0.get_mut(1) {
+            *speaker = start_speaker(&topology.gates[0], NAMES[0])?;
+        }
+        Ok(())
     }
 
     /// Waits until the router has both routes to the server, or for `stop`.
-    fn wait_for_routes(&mut self, topology: &Topology, stop: &AtomicBool) -> Result<()> {
+    pub(super) fn wait_for_routes(&mut self, topology: &Topology, stop: &AtomicBool) -> Result<()> {
         let begin = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let route = topology.router.ip(&format!("route show {PROTECTED}"))?;
@@ -152,6 +156,12 @@ impl Speakers {
 fn start_speaker(namespace: &Namespace, owner: &str) -> Result<ChildProcess> {
     let arguments = ["-f", "-c", "/tmp/bird.conf", "-s", "/tmp/bird.ctl"];
     ChildProcess::start(namespace, &format!("BIRD of {owner}"), "bird", &arguments)
+}
+
+/// Starts a gate, with the file that its machine has.
+fn start_gate(namespace: &Namespace, name: &str) -> Result<ChildProcess> {
+    let arguments = ["gate", "-c", "/tmp/gate.toml", "-j"];
+    ChildProcess::start(namespace, name, &own_program(), &arguments)
 }
 
 /// The counters of both gates and of the grantor.
@@ -200,20 +210,32 @@ impl Guards {
         put(&topology.grantor, "services.txt", format!("{SERVER} {port}\n"))?;
         put(&topology.grantor, "grantor.key", format!("{KEY}\n"))?;
         put(&topology.grantor, "grantor.toml", grantor_config(shares))?;
-        let start = |namespace, name: &str, arguments: &[&str]| {
-            ChildProcess::start(namespace, name, &own_program(), arguments)
-        };
         let arguments = ["grantor", "-c", "/tmp/grantor.toml", "-j"];
-        let mut grantor = start(&topology.grantor, "the grantor", &arguments)?;
+        let mut grantor =
+            ChildProcess::start(&topology.grantor, "the grantor", &own_program(), &arguments)?;
         let mut gates = Vec::new();
         for (gate, name) in topology.gates.iter().zip(NAMES) {
-            gates.push(start(gate, name, &["gate", "-c", "/tmp/gate.toml", "-j"])?);
+            gates.push(start_gate(gate, name)?);
         }
         grantor.wait_for_log("granting", stop)?;
         for gate in &mut gates {
-            gate.wait_for_log("guarding after", stop)?;
+            gate.wait_for_log(GUARDING, stop)?;
         }
         Ok(Self { gates, grantor })
+    }
+
+    /// Kills the first gate.
+    pub(super) fn kill_first(&mut self) {
+        if let Some(gate) = self.gates.first_mut() {
+            gate.kill();
+        }
+    }
+
+    /// Starts the first gate again, and waits until it is ready, or for `stop`.
+    pub(super) fn restart_first(&mut self, topology: &Topology, stop: &AtomicBool) -> Result<()> {
+        let Some(gate) = self.gates.first_mut() else { return Ok(()) };
+        *gate = start_gate(&topology.gates[0], NAMES[0])?;
+        gate.wait_for_log(GUARDING, stop)
     }
 
     /// Returns an error if one of them has ended.

@@ -154,7 +154,7 @@ fn timelines(report: &Report) -> String {
 fn figures(report: &Report) -> String {
     let columns = [
         "attack", "gate", "offered", "median", "worst", "answered", "in 3 s", "goodput", "least",
-        "failover",
+        "fails", "returns",
     ];
     let time = |seconds: Option<f64>| {
         seconds.map_or("–".to_owned(), |seconds| format!("{seconds:.3} s"))
@@ -174,7 +174,8 @@ fn figures(report: &Report) -> String {
                 percent(figures.in_time),
                 percent(figures.goodput),
                 percent(figures.least_goodput),
-                time(figures.failover),
+                time(figures.failover.map(|[failed, _]| failed)),
+                time(figures.failover.map(|[_, returned]| returned)),
             ];
             (class(round), cells)
         })

@@ -15,7 +15,7 @@
 //! | `sender` | sends the packets of an attack at a rate |
 //! | `clients` | the honest clients |
 //! | `server` | the server of the honest clients |
-//! | `failover` | the failure of a gate during an attack |
+//! | `failover` | the failure of a gate during an attack, and its return |
 //! | `rounds` | one attack after the other |
 //! | `report`, `html` | the results and the requirements |
 //!
@@ -97,7 +97,7 @@ struct Ddos {
     /// Rate of an attack, as a multiple of the protected link
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     factor: f64,
-    /// Let a gate fail during each attack, with grants that all gates have or only the one that asked
+    /// Let a gate fail and return during each attack, with grants that all gates have or only the one that asked
     #[arg(long, value_name = "GRANTS")]
     failover: Option<Grants>,
     /// Seed of generated floods

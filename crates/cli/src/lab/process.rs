@@ -123,6 +123,13 @@ impl ChildProcess {
         text.and_then(Result::ok).ok_or_else(|| anyhow!("the output of {} was not read", self.name))
     }
 
+    /// Kills it, as the loss of power does.
+    pub(super) fn kill(&mut self) {
+        // Fails if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     fn log(&self) -> String {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -140,9 +147,7 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // Fails if it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
         let _ = self.log_reader.take().map(JoinHandle::join);
         let _ = self.output_reader.take().map(JoinHandle::join);
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | new | each is connected within 3 s, and half of them within 1.2 s |
 //! | established | each stream has 95 % of the goodput that it has without an attack |
-//! | established, a gate fails | each stream gets data again within a second |
+//! | established, a gate fails and returns | each stream gets data again within a second |
 //!
 //! Without an attack the goodput of a stream is its offered rate, which every round verifies before
 //! its attack. A stream that catches up on earlier losses counts for its offered rate at the most.
@@ -26,7 +26,7 @@ const WORST: f64 = 3.0;
 const MEDIAN: f64 = 1.2;
 /// The share of its goodput that each stream must have.
 const GOODPUT: f64 = 0.95;
-/// Seconds within which each stream gets data after a gate has failed.
+/// Seconds within which each stream gets data after a gate has failed or returned.
 const FAILOVER: f64 = 1.0;
 /// The least share of the stated rate that a valid attack has.
 const FULL_RATE: f64 = 0.95;
@@ -52,9 +52,9 @@ pub(super) struct Figures {
     pub(super) least_baseline: f64,
     /// The offered rate as a multiple of the protected link, if there was an attack.
     pub(super) factor: Option<f64>,
-    /// The longest time in which a stream got nothing after a gate had failed, in seconds.
+    /// The longest time in which a stream got nothing when a gate failed and when it returned, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) failover: Option<f64>,
+    pub(super) failover: Option<[f64; 2]>,
     /// Whether new clients meet their requirement.
     pub(super) new_pass: bool,
     /// Whether established clients meet theirs.
@@ -89,7 +89,10 @@ impl Figures {
             least_goodput,
             least_baseline,
             factor: round.offered.map(|offered| offered.bits_per_second / scale.link as f64),
-            failover: round.failover.as_ref().map(|each| each.iter().copied().fold(0.0, f64::max)),
+            failover: round.failover.as_ref().map(|pauses| {
+                [&pauses.failed, &pauses.returned]
+                    .map(|each| each.iter().copied().fold(0.0, f64::max))
+            }),
             new_pass: median.is_some_and(|median| median <= MEDIAN) && in_time >= 1.0,
             established_pass: least_goodput >= GOODPUT,
         }
@@ -166,8 +169,12 @@ impl Report {
             if figures.least_baseline < GOODPUT {
                 fail("established connections did not have their rate before the attack");
             }
-            if figures.failover.is_some_and(|seconds| seconds > FAILOVER) {
-                fail("established connections wait too long after the failure of a gate");
+            for (event, seconds) in
+                ["fails", "returns"].iter().zip(figures.failover.iter().flatten())
+            {
+                if *seconds > FAILOVER {
+                    fail(&format!("established connections wait too long when a gate {event}"));
+                }
             }
             match (must_pass, figures.new_pass) {
                 (true, false) => fail("new clients wait too long"),
@@ -240,19 +247,29 @@ impl Report {
             )?;
         }
         if let Some(grants) = failover {
-            writeln!(out, "\nfailure of a gate, grants {}", format!("{grants:?}").to_lowercase())?;
-        }
-        for EvaluatedRound { round, figures } in &self.rounds {
-            let (Some(longest), Some(each)) = (figures.failover, &round.failover) else { continue };
-            let mut each = each.clone();
-            each.sort_by(f64::total_cmp);
-            let median = each.get(each.len() / 2).copied().unwrap_or(longest);
             writeln!(
                 out,
-                "{:<32} longest time without data {longest:.3} s, median of {STREAMS} connections \
-                 {median:.3} s",
-                round.attack.as_deref().unwrap_or("none")
+                "\na gate fails and returns; grants {}",
+                format!("{grants:?}").to_lowercase()
             )?;
+        }
+        for EvaluatedRound { round, figures } in &self.rounds {
+            let (Some(longest), Some(pauses)) = (figures.failover, &round.failover) else {
+                continue;
+            };
+            for (event, longest, each) in
+                [("fails", longest[0], &pauses.failed), ("returns", longest[1], &pauses.returned)]
+            {
+                let mut each = each.clone();
+                each.sort_by(f64::total_cmp);
+                let median = each.get(each.len() / 2).copied().unwrap_or(longest);
+                writeln!(
+                    out,
+                    "{:<32} {event:<8} longest time without data {longest:.3} s, median of {STREAMS} \
+                     connections {median:.3} s",
+                    round.attack.as_deref().unwrap_or("none")
+                )?;
+            }
         }
         writeln!(out)?;
         let failures = self.failures();
@@ -295,6 +312,7 @@ fn sparkline(round: &Round) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::failover::Pauses;
     use super::super::sender::Offered;
     use super::super::topology::LinkCount;
     use super::*;
@@ -350,8 +368,9 @@ mod tests {
         mild.add(round(false, &[Some(1.0)], &[100.0], 10.0));
         assert_eq!(mild.failures().len(), 2);
         let mut moved = Report::new(SCALE, Vec::new());
-        for (longest, failures) in [(0.99, 0), (1.01, 1)] {
-            let failover = Some(vec![0.1, longest, 0.2]);
+        for (longest, failures) in [(0.99, 0), (1.01, 2)] {
+            let each = vec![0.1, longest, 0.2];
+            let failover = Some(Pauses { failed: each.clone(), returned: each });
             moved.add(Round { failover, ..round(true, &[Some(1.0)], &[100.0], 10.0) });
             assert_eq!(moved.failures().len(), failures, "{longest}");
         }

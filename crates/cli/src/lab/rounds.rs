@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::attack::Attack;
 use super::clients::{NewClient, NewClients, Streams};
-use super::failover::{self, Grants};
+use super::failover::{self, Grants, Pauses};
 use super::guard::{GuardCounters, Guards, Speakers};
 use super::sender::{Offered, Sender};
 use super::server::Server;
@@ -95,9 +95,9 @@ pub(super) struct Round {
     pub(super) baseline: Vec<f64>,
     /// Goodput of each stream during the attack, in bytes per second.
     pub(super) under_attack: Vec<f64>,
-    /// The longest time in which each stream got nothing after a gate had failed, in seconds.
+    /// The longest time in which each stream got nothing while a gate failed and returned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) failover: Option<Vec<f64>>,
+    pub(super) failover: Option<Pauses>,
     /// The counters of gates and grantor, if they were running.
     pub(super) counters: Option<GuardCounters>,
     /// Seconds from the beginning of the attack, and bytes per second of all streams in the tenth of a
@@ -187,13 +187,16 @@ impl Lab {
             }
         }
         let new_clients = new_clients.results(count)?;
-        let failover = if gate && attack.is_some() && scale.failover.is_some() {
-            let Some(longest) = failover::measure(topology, server.counts(), stop)? else {
-                return Ok(None);
-            };
-            Some(longest)
-        } else {
-            None
+        let failover = match &mut guards {
+            Some(guards) if attack.is_some() && scale.failover.is_some() => {
+                let counts = server.counts();
+                let Some(pauses) = failover::measure(topology, speakers, guards, counts, stop)?
+                else {
+                    return Ok(None);
+                };
+                Some(pauses)
+            }
+            _ => None,
         };
         let offered = sender.map(Sender::end).transpose()?;
         let after = topology.link()?;
@@ -205,9 +208,6 @@ impl Lab {
             monitor.timeline.iter().map(|&(at, rate)| (since(at, begin), rate)).collect();
         drop(streams);
         let counters = guards.map(Guards::end).transpose()?;
-        if failover.is_some() {
-            speakers.restart_first_gate(topology, stop)?;
-        }
         *rounds += 1;
         let attack = attack.map(|attack| attack.name.clone());
         Ok(Some(Round {

@@ -157,7 +157,7 @@ impl Topology {
         for inside in [PROTECTED, &TUNNELS_END.to_string()] {
             self.site.ip(&format!("route add {inside} via {}", at(7, 2)))?;
         }
-        self.site.ip(&format!("route add {}", site_default()))?;
+        self.route_by_both_gates()?;
         default(&self.grantor, at(7, 1))?;
         self.grantor.ip("addr add 192.0.2.1/24 dev inside")?;
         self.server.ip(&format!("addr add {SERVER}/24 dev net"))?;
@@ -170,7 +170,8 @@ impl Topology {
         self.site.ip("link set gate-a down").map(drop)
     }
 
-    /// Sets the links of the first gate up again, with what has gone with them.
+    /// Sets the links of the first gate up again, with the neighbors that have gone with them. The site
+    /// does not send to it.
     pub(super) fn connect_gate(&self) -> Result<()> {
         for (namespace, number) in [(&self.router, 3), (&self.site, 5)] {
             let end = if number == 3 { 2 } else { 1 };
@@ -181,6 +182,11 @@ impl Topology {
                 Mac(mac(number, end))
             ))?;
         }
+        Ok(())
+    }
+
+    /// Lets the site send by both gates.
+    pub(super) fn route_by_both_gates(&self) -> Result<()> {
         self.site.ip(&format!("route replace {}", site_default())).map(drop)
     }
 
