@@ -5,6 +5,7 @@
 #   source s0 ── r0 router r1 ── a0 a
 mode=copy
 . "$(dirname "$0")/lib/router_topology.sh"
+. "$(dirname "$0")/lib/flow_export.sh"
 
 default_routes
 hosts_own_checksums
@@ -49,42 +50,19 @@ print_history: 1h
 print_output_file: $work/nfacctd.json
 print_output_file_append: true
 CONF
-# Starts three collectors, and an exporter to them.
-begin() { # NAME RATE ARGS...
-    local name=$1 rate=$2
-    shift 2
-    mkdir "$work/$name"
-    launch router nfcapd -b 127.0.0.1 -p 4739 -w "$work/$name" -t 3600 >"$work/$name.nfcapd" 2>&1
-    collector=$launched
-    : >"$work/nfacctd.json"
-    launch router nfacctd -f "$work/nfacctd.conf" >"$work/$name.nfacctd" 2>&1
-    accounting=$launched
-    # With frames of 2048 bytes its buffer holds thousands, and by default eight.
-    launch router tcpdump -i lo -s 2048 -B 16384 -w "$work/$name.pcap" -U --immediate-mode udp port 4739 2>"$work/$name.tcpdump"
-    sniffer=$launched
-    wait_for 10 grep -q 'listening on' "$work/$name.tcpdump" || fail "tcpdump: $(cat "$work/$name.tcpdump")"
-    listens() { within router ss -Hlun sport = :4739 | has_line 4739 && within router ss -Hlun sport = :4740 | has_line 4740; }
-    wait_for 10 listens || fail "collectors: $(cat "$work/$name.nfcapd" "$work/$name.nfacctd")"
-    launch router "$program" ipfix --socket "$work/sock" --collector 127.0.0.1 --collector 127.0.0.1:4740 --idle-timeout 1 --one-in "$rate" "$@" 2>"$work/$name.log"
-    exporter=$launched
-    wait_for 10 grep -q '^fingerpost: exporting; Ctrl-C stops$' "$work/$name.log" || fail "no export: $(cat "$work/$name.log")"
+begin() { # NAME ARGS...
+    local name=$1
+    shift
+    start_export "$name" nfcapd nfacctd 4739 ipfix --idle-timeout 1 "$@"
 }
 end() { # NAME
-    kill -INT "$exporter"
-    wait "$exporter" || fail "the export: $(cat "$work/$1.log")"
-    sleep 2.5 # nfacctd writes its table each second
-    kill -INT "$accounting"
-    kill "$sniffer" "$collector"
-    wait "$sniffer" "$collector" "$accounting" || true
-    cp "$work/nfacctd.json" "$work/$1.nfacctd.json"
-    nfdump -q -R "$work/$1" -o csv >"$work/$1.csv" 2>"$work/$1.nfdump" || fail "nfdump: $(cat "$work/$1.nfdump")"
+    end_export
     tshark -r "$work/$1.pcap" -d udp.port==4739,cflow -T json --no-duplicate-keys >"$work/$1.json" 2>/dev/null || fail "tshark cannot read the messages"
     if grep -q -i 'malformed' "$work/$1.json"; then fail "tshark: $(grep -i -B 5 malformed "$work/$1.json" | head)"; fi
-    sed 's/^/   /' "$work/$1.log" | tail -n 1
 }
 
 echo "every packet"
-begin all 1 --origins "$work/origins"
+begin all --one-in 1 --origins "$work/origins"
 show -j interfaces >"$work/before.json"
 show -j counters >"$work/before-counters.json"
 send_udp 11.0.0.1 500
@@ -98,13 +76,13 @@ end all
 
 
 echo "one packet in 20"
-begin some 20
+begin some --one-in 20
 send_udp 11.0.0.1 10000
 end some
 "$python" "$here/smoke/ipfix_sums.py" some "$work" || fail "the sums differ"
 
 echo "both directions in a record"
-begin both 1 --biflow
+begin both --one-in 1 --biflow
 within source ping -c 3 -i 0.2 -q 11.0.0.1 >/dev/null || fail "no answers"
 end both
 "$python" "$here/smoke/ipfix_sums.py" both "$work" || fail "the sums differ"

@@ -5,6 +5,7 @@
 #   source s0 ── r0 router r1 ── a0 a
 mode=copy
 . "$(dirname "$0")/lib/router_topology.sh"
+. "$(dirname "$0")/lib/flow_export.sh"
 
 default_routes
 hosts_own_checksums
@@ -29,39 +30,16 @@ print_history: 1h
 print_output_file: $work/sfacctd.json
 print_output_file_append: true
 CONF
-# Starts two collectors, and an exporter to them.
 begin() { # NAME ARGS...
     local name=$1
     shift
-    mkdir "$work/$name"
-    launch router sfcapd -b 127.0.0.1 -p 6343 -w "$work/$name" -t 3600 >"$work/$name.sfcapd" 2>&1
-    collector=$launched
-    : >"$work/sfacctd.json"
-    launch router sfacctd -f "$work/sfacctd.conf" >"$work/$name.sfacctd" 2>&1
-    accounting=$launched
-    # With frames of 2048 bytes its buffer holds thousands, and by default eight.
-    launch router tcpdump -i lo -s 2048 -B 16384 -w "$work/$name.pcap" -U --immediate-mode udp port 6343 2>"$work/$name.tcpdump"
-    sniffer=$launched
-    wait_for 10 grep -q 'listening on' "$work/$name.tcpdump" || fail "tcpdump: $(cat "$work/$name.tcpdump")"
-    listens() { within router ss -Hlun sport = :6343 | has_line 6343 && within router ss -Hlun sport = :6344 | has_line 6344; }
-    wait_for 10 listens || fail "collectors: $(cat "$work/$name.sfcapd" "$work/$name.sfacctd")"
-    launch router "$program" sflow --socket "$work/sock" --collector 127.0.0.1 --collector 127.0.0.1:6344 --agent 192.0.2.1 --interval 1 "$@" 2>"$work/$name.log"
-    exporter=$launched
-    wait_for 10 grep -q '^fingerpost: exporting; Ctrl-C stops$' "$work/$name.log" || fail "no export: $(cat "$work/$name.log")"
+    start_export "$name" sfcapd sfacctd 6343 sflow --agent 192.0.2.1 --interval 1 "$@"
 }
 end() { # NAME
     sleep 1.5 # the last drops and counters are exported
-    kill -INT "$exporter"
-    wait "$exporter" || fail "the export: $(cat "$work/$1.log")"
-    sleep 2.5 # sfacctd writes its table each second
-    kill -INT "$accounting"
-    kill "$sniffer" "$collector"
-    wait "$sniffer" "$collector" "$accounting" || true
-    cp "$work/sfacctd.json" "$work/$1.sfacctd.json"
-    nfdump -q -R "$work/$1" -o csv >"$work/$1.csv" 2>"$work/$1.nfdump" || fail "nfdump: $(cat "$work/$1.nfdump")"
+    end_export
     tshark -r "$work/$1.pcap" -d udp.port==6343,sflow -V >"$work/$1.text" 2>/dev/null || fail "tshark cannot read the datagrams"
     if grep -q 'Malformed' "$work/$1.text"; then fail "tshark: $(grep -B 5 Malformed "$work/$1.text" | head)"; fi
-    sed 's/^/   /' "$work/$1.log" | tail -n 1
 }
 
 echo "every packet"
