@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A replay is a list of flows. Each is looked up when its turn comes, so that a grant that has ended or
-//! has been replaced in the meantime is not sent. A flow that runs a program begins it anew, since the
-//! grantor does not know its state.
+//! changed since then is not sent. A flow program restarts with its initial cookie, since the grantor does
+//! not know its state.
 //!
 //! At most [`MOST`] grants are remembered; a further one goes to all gates, and to none that starts later.
 //! Decisions about prefixes are not replayed.

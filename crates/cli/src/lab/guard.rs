@@ -164,7 +164,7 @@ fn start_gate(namespace: &Namespace, name: &str) -> Result<ChildProcess> {
     ChildProcess::start(namespace, name, &own_program(), &arguments)
 }
 
-/// The counters of both gates and of the grantor.
+/// The counters of both gates and of the grantor. Those of a gate that failed begin with its return.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct GuardCounters {
     /// Packets for the server that reached a gate.
