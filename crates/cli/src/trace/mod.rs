@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// TTL or hop limit of the packet
     #[arg(long, value_name = "N", default_value_t = 64, conflicts_with_all = ["hex", "next"])]
     ttl: u8,
-    /// The frame, from its Ethernet header on, in hexadecimal digits, in place of words
+    /// The frame, from its Ethernet header on, in hexadecimal digits, in place of words; on a VLAN device without its tags
     #[arg(long, value_name = "DIGITS", conflicts_with_all = ["next", "words"])]
     hex: Option<String>,
     /// Trace the next packets that arrive, so many; then the words are a filter of tcpdump
