@@ -47,7 +47,7 @@ fn connect(from: Ipv4Addr, port: u16) -> std::io::Result<TcpStream> {
 #[derive(Debug)]
 pub(super) struct Streams {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<std::io::Result<()>>>,
 }
 
 impl Streams {
@@ -68,8 +68,12 @@ impl Streams {
                     .with_context(|| format!("{from} cannot connect before the attack"))?;
                 stream.set_nodelay(true)?;
                 stream.set_write_timeout(Some(INTERVAL))?;
-                // A small buffer: data that could not be sent in time must not be sent later.
-                SockRef::from(&stream).set_send_buffer_size(BUFFER)?;
+                // A small buffer: data that could not be sent in time must not be sent later. Nor may a
+                // closed connection deliver its rest in the next round, which would count it: its end
+                // is a reset.
+                let socket = SockRef::from(&stream);
+                socket.set_send_buffer_size(BUFFER)?;
+                socket.set_linger(Some(Duration::ZERO))?;
                 let flag = Arc::clone(&flag);
                 let body = move || send(stream, bytes_a_second, &flag);
                 threads.push(thread::Builder::new().name(format!("stream {number}")).spawn(body)?);
@@ -78,20 +82,32 @@ impl Streams {
         })?;
         Ok(Self { stop, threads })
     }
+
+    /// Ends them; returns the addresses of those whose connections had failed, and the errors.
+    pub(super) fn end(mut self) -> Vec<(Ipv4Addr, std::io::Error)> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Vec<(Ipv4Addr, std::io::Error)> {
+        self.stop.store(true, Ordering::Relaxed);
+        let results = self.threads.drain(..).zip(0..);
+        let failed = results.filter_map(|(thread, number)| {
+            // A thread that panicked has reported that.
+            let error = thread.join().ok()?.err()?;
+            Some((client(number), error))
+        });
+        failed.collect()
+    }
 }
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // The thread has no result.
-            let _ = thread.join();
-        }
+        self.join();
     }
 }
 
-/// Sends at a rate, as far as the connection permits.
-fn send(mut stream: TcpStream, bytes_a_second: u64, stop: &AtomicBool) {
+/// Sends at a rate, as far as the connection permits, until it fails.
+fn send(mut stream: TcpStream, bytes_a_second: u64, stop: &AtomicBool) -> std::io::Result<()> {
     let each = (bytes_a_second * INTERVAL.as_millis() as u64 / 1000).max(1) as usize;
     let chunk = vec![0; each];
     let (mut due, mut first) = (Instant::now(), true);
@@ -100,8 +116,7 @@ fn send(mut stream: TcpStream, bytes_a_second: u64, stop: &AtomicBool) {
         match stream.write(data) {
             Ok(length) => first &= length == 0,
             Err(error) if is_timeout(&error) => {}
-            // The connection failed; the server's counter shows it.
-            Err(_) => return,
+            Err(error) => return Err(error),
         }
         due += INTERVAL;
         let now = Instant::now();
@@ -111,6 +126,7 @@ fn send(mut stream: TcpStream, bytes_a_second: u64, stop: &AtomicBool) {
             due = now;
         }
     }
+    Ok(())
 }
 
 /// The times of a new client.

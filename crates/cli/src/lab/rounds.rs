@@ -206,7 +206,9 @@ impl Lab {
         };
         let timeline =
             monitor.timeline.iter().map(|&(at, rate)| (since(at, begin), rate)).collect();
-        drop(streams);
+        for (client, error) in streams.end() {
+            eprintln!("fingerpost: the connection of {client} has failed: {error}");
+        }
         let counters = guards.map(Guards::end).transpose()?;
         *rounds += 1;
         let attack = attack.map(|attack| attack.name.clone());
