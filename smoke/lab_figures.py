@@ -34,10 +34,7 @@ pauses = on["failover"]["failed"], on["failover"]["returned"]
 assert all(len(each) == 8 for each in pauses) and "failover" not in off, (pauses, off.get("failover"))
 assert on["figures"]["failover"] == [max(each) for each in pauses], pauses
 # Each lasts eight seconds or more: connections by the gate that fails continue by the other one, and then by both.
-# A connection that got nothing before, as one that the flood of the first round kept from starting, loses nothing.
-served = [number for number, rate in enumerate(on["under_attack"]) if rate > 0]
-assert len(served) >= 7, on["under_attack"]
-assert all(each[number] < 7.5 for each in pauses for number in served), pauses
+assert all(max(each) < 7.5 for each in pauses), pauses
 on, off = on["figures"], off["figures"]
 assert on["in_time"] >= 0.75 and on["goodput"] > 0.6, on
 assert off["goodput"] < 0.5, off

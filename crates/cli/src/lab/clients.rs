@@ -43,6 +43,17 @@ fn connect(from: Ipv4Addr, port: u16) -> std::io::Result<TcpStream> {
     Ok(socket.into())
 }
 
+/// Connects and selects [`SINK`]. The server has to confirm it: after a flood its kernel uses SYN cookies, and
+/// takes the first packet that arrives as the first one of the connection, so that a lost one would never
+/// be sent again, or the connection would be reset.
+fn open_stream(from: Ipv4Addr, port: u16) -> std::io::Result<TcpStream> {
+    let mut stream = connect(from, port)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.write_all(&[SINK])?;
+    stream.read_exact(&mut [0])?;
+    Ok(stream)
+}
+
 /// Clients that send all the time; they end when dropped.
 #[derive(Debug)]
 pub(super) struct Streams {
@@ -64,7 +75,7 @@ impl Streams {
             let mut threads = Vec::new();
             for number in 0..count {
                 let from = client(number as u16);
-                let stream = connect(from, port)
+                let stream = open_stream(from, port)
                     .with_context(|| format!("{from} cannot connect before the attack"))?;
                 stream.set_nodelay(true)?;
                 stream.set_write_timeout(Some(INTERVAL))?;
@@ -110,11 +121,10 @@ impl Drop for Streams {
 fn send(mut stream: TcpStream, bytes_a_second: u64, stop: &AtomicBool) -> std::io::Result<()> {
     let each = (bytes_a_second * INTERVAL.as_millis() as u64 / 1000).max(1) as usize;
     let chunk = vec![0; each];
-    let (mut due, mut first) = (Instant::now(), true);
+    let mut due = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        let data: &[u8] = if first { &[SINK] } else { &chunk };
-        match stream.write(data) {
-            Ok(length) => first &= length == 0,
+        match stream.write(&chunk) {
+            Ok(_) => {}
             Err(error) if is_timeout(&error) => {}
             Err(error) => return Err(error),
         }
@@ -217,8 +227,8 @@ fn measure(from: Ipv4Addr, port: u16) -> (Option<f64>, Option<f64>) {
     let answer = || -> std::io::Result<()> {
         let left = TIMEOUT.saturating_sub(connected).max(INTERVAL);
         stream.set_read_timeout(Some(left))?;
-        stream.write_all(&[ECHO])?;
-        stream.write_all(&GREETING)?;
+        // In one packet: see `open_stream`.
+        stream.write_all(&[&[ECHO][..], &GREETING].concat())?;
         stream.read_exact(&mut [0; GREETING.len()])
     };
     let mut answer = answer;

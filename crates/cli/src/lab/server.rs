@@ -1,7 +1,8 @@
 //! The lab's server: returns or counts the data of TCP connections.
 //!
-//! The first byte of a connection selects the service: [`ECHO`] returns the data that follows,
-//! [`SINK`] counts it under the number of the client. The count is goodput: data that TCP delivered.
+//! The first byte of a connection selects the service: [`ECHO`] returns the data that follows;
+//! [`SINK`] is returned itself, and counts what follows under the number of the client. The count is
+//! goodput: data that TCP delivered.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -118,6 +119,9 @@ fn serve(
         if service.is_none() {
             service = data.first().copied();
             data = &data[1..];
+            if service == Some(SINK) {
+                stream.write_all(&[SINK])?;
+            }
         }
         match (service, counts.0.get(number)) {
             (Some(SINK), Some(count)) => {
