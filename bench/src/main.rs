@@ -17,6 +17,7 @@
 //! flowtable       hash schemes for the flow index of the gate, from few flows to nearly full
 //! xdp             lookups in the kernel, by eBPF programs: this table, the kernel's trie, its routes
 //! block           block lists in the driver: seconds of a load, delay of a ban, drops a second
+//! fleet           the members of a fleet on NATS, thousands in one process; keeps no time
 //! suez            the cache of answers of a paper, simulated as there and measured here
 //! ```
 //!
@@ -47,6 +48,7 @@ mod contest;
 mod contestant;
 mod datapath;
 mod engines;
+mod fleet;
 mod flowtable;
 mod gate;
 mod keys;
@@ -99,6 +101,8 @@ enum Command {
     Xdp(xdp::Args),
     /// Measure block lists in the driver: a load, the delay of a ban, the bytes, and drops a second
     Block(block::Args),
+    /// Run the members of a fleet on NATS, each as a gate does, without packets
+    Fleet(fleet::Args),
     /// Simulate and measure Suez, a cache of answers before the table
     Suez(Box<suez::Args>),
     /// Run one engine as a process that reads commands from standard input
@@ -131,6 +135,7 @@ fn run_command(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Flowtable(args) => flowtable::run(args),
         Command::Xdp(args) => xdp::run(args),
         Command::Block(args) => block::run(args),
+        Command::Fleet(args) => fleet::run(args),
         Command::Suez(args) => suez::run(args),
         Command::Contestant(args) => contestant::run(args),
     }

@@ -56,7 +56,12 @@ pub fn bundles(input: &[u8], tally: &mut Tally) {
     let [version, share, place, rest @ ..] = rest else { return };
     let files = files(rest);
     let canary = CanaryShare::from_hundredths(u16::from(*share) * 39).unwrap_or(CanaryShare::ALL);
-    let header = BundleHeader { version: 1 + u64::from(*version), created: 7, canary };
+    let header = BundleHeader {
+        version: 1 + u64::from(*version),
+        created: 7,
+        canary,
+        staged: version % 2 == 1,
+    };
     let Ok(bytes) = pack(&header, &files, &key()) else {
         let sound = !files.is_empty()
             && files.len() <= MAX_FILES

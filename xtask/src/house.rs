@@ -24,6 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("threads", &[]),
     ("fetch", &["threads"]),
+    ("fleet", &["threads"]),
     ("feed", &["fib"]),
     ("xdp", &["fib", "port"]),
     ("acl", &["fib", "wire"]),
@@ -32,7 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("blocklist", &["fib", "feed", "xdp", "acl", "flowspec", "api", "threads", "fetch"]),
     ("datapath", &["fib", "wire", "port", "verdict", "acl", "qos"]),
     ("config", &["fib", "port", "feed", "xdp", "blocklist", "acl", "qos", "flowspec", "datapath"]),
-    ("bundle", &["fib", "api", "config", "threads", "fetch"]),
+    ("bundle", &["fib", "api", "config", "threads", "fetch", "fleet"]),
     (
         "control",
         &[
@@ -89,6 +90,7 @@ const LIBRARIES: &[&str] = &[
     "config",
     "threads",
     "fetch",
+    "fleet",
     "blocklist",
     "bundle",
     "router",

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 43] = [
+const PACKAGES: [Package; 44] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -44,6 +44,8 @@ const PACKAGES: [Package; 43] = [
     ("nfdump-sflow", &["sfcapd", "-V"]),
     ("nfdump", &["nfdump", "-V"]),
     ("pmacct", &["nfacctd", "-V"]),
+    // Carries the bundles and states of a fleet.
+    ("nats-server", &["nats-server", "--version"]),
     // Reads captures as Wireshark does.
     ("tshark", &["tshark", "--version"]),
     // Loses messages on the way, since the kernel here has no netem.

@@ -171,13 +171,13 @@ impl Agent {
         }
         initial.store.write_record(&record).map_err(io::Error::other)?;
         let start = Instant::now();
-        let agent = AgentLoop {
+        let mut agent = AgentLoop {
             rollout: Rollout::new(config.clone(), record, now(start)),
             config: config.clone(),
             store: initial.store,
             in_force: initial.bundle,
             offered: None,
-            poller: SourcePoller::new(config.source.clone()),
+            poller: SourcePoller::new(config)?,
             next_poll: Duration::ZERO,
             member,
             status,
@@ -253,7 +253,7 @@ impl AgentLoop {
             let now = now(self.start);
             if now.monotonic >= self.next_poll {
                 self.poll(stop);
-                self.next_poll = now.monotonic + self.config.poll_interval;
+                self.next_poll = now.monotonic + self.poller.interval(self.config.poll_interval);
             } else if now.monotonic < last_step + TICK {
                 continue;
             }
@@ -488,12 +488,12 @@ impl AgentLoop {
         done
     }
 
-    fn publish_status(&self) {
+    fn publish_status(&mut self) {
         let (state, reason, remaining) = self.rollout.state(now(self.start));
         let record = &self.rollout.record;
         let counts = self.counts.iter().map(|(name, count)| ((*name).to_owned(), *count));
         let previous = record.applied.split_last().map_or(Vec::new(), |(_, rest)| rest.to_vec());
-        *lock(&self.status.status) = DistributionStatus {
+        let status = DistributionStatus {
             name: self.config.name.clone(),
             source: self.config.source.to_string(),
             state: state.to_owned(),
@@ -507,6 +507,8 @@ impl AgentLoop {
             last_error: self.poll_error.as_ref().or(self.last_error.as_ref()).cloned(),
             counts: counts.collect(),
         };
+        self.poller.publish(&status);
+        *lock(&self.status.status) = status;
     }
 }
 

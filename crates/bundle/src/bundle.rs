@@ -3,7 +3,7 @@
 //! ```text
 //!      0       8      10       12        20        28     30         32
 //!      +-------+------+--------+---------+---------+------+----------+
-//!      |FPBUNDLE| 1:16 |share:16| version:64| created:64|files:16| 0:16 |
+//!      |FPBUNDLE| 1:16 |share:16| version:64| created:64|files:16|flags:16|
 //!      +-------+------+--------+---------+---------+------+----------+
 //!      | name length:16 | size:32 | SHA-256 of the contents:256 | name | … per file, sorted by name
 //!      +-----------------------------------------------------+
@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Integers are unsigned, in network byte order. `share` is the canary share in hundredths of a
-//! percent; `created` is in seconds since 1970. The encoding is canonical: each bundle that
+//! percent; `created` is in seconds since 1970. Bit 0 of `flags` means that no member outside the share
+//! may apply it; the other bits are 0. The encoding is canonical: each bundle that
 //! [`Bundle::open`] accepts equals, byte for byte, the output of [`pack`] for the same header and
 //! files. It has no bytes outside its files, and two bundles are equal exactly if their bytes are.
 //!
@@ -60,7 +61,12 @@ pub struct BundleHeader {
     pub created: u64,
     /// The share of members that apply it first.
     pub canary: CanaryShare,
+    /// The other members do not apply it, however old it is: it will be signed again for a larger share.
+    pub staged: bool,
 }
+
+/// The flag of [`BundleHeader::staged`].
+const STAGED: u16 = 1;
 
 /// The error of a bundle that cannot be read or packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,7 +179,7 @@ pub fn pack(
     bytes.extend(header.version.to_be_bytes());
     bytes.extend(header.created.to_be_bytes());
     bytes.extend((files.len() as u16).to_be_bytes());
-    bytes.extend([0; 2]);
+    bytes.extend((u16::from(header.staged) * STAGED).to_be_bytes());
     let mut size = HEADER_LEN + TRAILER_LEN;
     for (name, content) in files {
         if let Some(why) = name_error(name) {
@@ -282,8 +288,11 @@ impl Bundle {
         if !(1..=MAX_FILES).contains(&count) {
             return Err(BundleError::Files(count));
         }
-        if cursor.number::<2>()? != 0 {
-            return Err(BundleError::Field("the last two bytes are not 0"));
+        let flags = cursor.number::<2>()? as u16;
+        if flags & !STAGED != 0 {
+            return Err(BundleError::Field(
+                "it has a flag that this program does not know: upgrade it",
+            ));
         }
         let (mut table, mut last) = (Vec::with_capacity(count), "");
         for _ in 0..count {
@@ -313,7 +322,7 @@ impl Bundle {
             let wants = cursor.at + TRAILER_LEN;
             return Err(BundleError::Length { has: bytes.len(), wants });
         }
-        let header = BundleHeader { version, created, canary };
+        let header = BundleHeader { version, created, canary, staged: flags == STAGED };
         Ok(Self { header, signer, files, contents, bytes })
     }
 
@@ -347,14 +356,20 @@ impl Bundle {
         self.files.iter().map(|(name, range)| (name.as_str(), &self.bytes[range.clone()]))
     }
 
-    /// Signs the same files, version and time for another canary share.
+    /// Signs the same files, version and time for another canary share, and for no other member if it is
+    /// `staged`.
     ///
     /// # Errors
     ///
     /// None: a bundle that was opened can be packed.
-    pub fn release(&self, canary: CanaryShare, key: &SecretKey) -> Result<Vec<u8>, BundleError> {
+    pub fn release(
+        &self,
+        canary: CanaryShare,
+        staged: bool,
+        key: &SecretKey,
+    ) -> Result<Vec<u8>, BundleError> {
         let files = self.files().map(|(name, content)| (name.to_owned(), content.to_vec()));
-        pack(&BundleHeader { canary, ..self.header }, &files.collect(), key)
+        pack(&BundleHeader { canary, staged, ..self.header }, &files.collect(), key)
     }
 }
 

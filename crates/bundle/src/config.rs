@@ -2,7 +2,11 @@
 //!
 //! ```toml
 //! [distribution]
-//! source = "/srv/bundles"      # a bundle, a folder of them (*.bundle), or http[s]://HOST[:PORT]/PATH
+//! source = "/srv/bundles"      # a bundle, a folder of them (*.bundle), http[s]://HOST[:PORT]/PATH,
+//!                              # or a fleet: nats://HOST[:PORT][,HOST…]/FLEET
+//! member_key = "member.key"    # with a fleet: the key that signs this member's state
+//! nats_credentials = "x.creds" # with a fleet, if its servers require it
+//! nats_roots = "roots.pem"     # with a fleet and TLS: further root certificates
 //! public_keys = ["d75a…511a"]  # the keys of the signers: fingerpost bundle keygen
 //! store_dir = "/var/lib/fingerpost/bundles"
 //! name = "gate-1"              # this member's name; default: the host name
@@ -22,10 +26,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fetch::{Url, UrlError};
+use fleet::{Access, FleetUrl, FleetUrlError, is_member_name};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::key::PublicKey;
+use super::key::{PublicKey, SecretKey};
 use config::{Checker, TimeSpan};
 
 const POLL_SECONDS: u64 = 60;
@@ -73,12 +78,25 @@ pub struct TrialLimits {
 }
 
 /// The source of bundles.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum BundleSource {
     /// A bundle, or a folder of bundles.
     Path(PathBuf),
     /// The URL of a bundle.
     Http(Url),
+    /// A fleet on NATS.
+    Fleet(Box<FleetMembership>),
+}
+
+/// The membership of a fleet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FleetMembership {
+    /// The servers and the name of the fleet.
+    pub url: FleetUrl,
+    /// The access to the servers.
+    pub access: Access,
+    /// The key that signs the member's state.
+    pub key: SecretKey,
 }
 
 impl BundleSource {
@@ -103,6 +121,7 @@ impl fmt::Display for BundleSource {
         match self {
             Self::Path(path) => path.display().fmt(f),
             Self::Http(url) => url.fmt(f),
+            Self::Fleet(membership) => membership.url.fmt(f),
         }
     }
 }
@@ -114,6 +133,9 @@ pub struct DistributionSection {
     source: Spanned<String>,
     public_keys: Spanned<Vec<Spanned<String>>>,
     store_dir: Spanned<PathBuf>,
+    member_key: Option<Spanned<PathBuf>>,
+    nats_credentials: Option<Spanned<PathBuf>>,
+    nats_roots: Option<Spanned<PathBuf>>,
     name: Option<Spanned<String>>,
     poll_interval: Option<Spanned<TimeSpan>>,
     canary_delay: Option<Spanned<TimeSpan>>,
@@ -127,7 +149,7 @@ pub struct DistributionSection {
 impl DistributionConfig {
     /// Checks a parsed section, and reports its problems. A relative source is relative to `beside`.
     pub fn check(text: DistributionSection, beside: &Path, c: &mut Checker<'_>) -> Self {
-        let source = BundleSource::parse(text.source.get_ref(), beside).unwrap_or_else(|what| {
+        let source = check_source(&text, beside, c).unwrap_or_else(|what| {
             c.problem(&text.source, "distribution.source", what);
             BundleSource::Path(PathBuf::new())
         });
@@ -151,6 +173,12 @@ impl DistributionConfig {
         let name = text.name.map_or_else(host_name, Spanned::into_inner);
         if name.is_empty() || name.len() > 255 {
             c.problem_at_line(line, "distribution.name", "must have 1 to 255 bytes: set a name");
+        } else if matches!(source, BundleSource::Fleet(_)) && !is_member_name(&name) {
+            let what = format!(
+                "{name:?} is not valid in a fleet: set up to 128 letters, digits, -, _ and . that \
+                 separate parts"
+            );
+            c.problem_at_line(line, "distribution.name", what);
         }
         let mut within = |stated, key, default, least, most| {
             let range = TimeSpan::seconds(least)..=TimeSpan::seconds(most);
@@ -205,6 +233,66 @@ impl DistributionConfig {
     }
 }
 
+/// Checks the source, with the keys that belong to a fleet.
+fn check_source(
+    text: &DistributionSection,
+    beside: &Path,
+    c: &mut Checker<'_>,
+) -> Result<BundleSource, String> {
+    let source = text.source.get_ref();
+    if !FleetUrl::has_scheme(source) {
+        for (file, key) in [
+            (&text.member_key, "distribution.member_key"),
+            (&text.nats_credentials, "distribution.nats_credentials"),
+            (&text.nats_roots, "distribution.nats_roots"),
+        ] {
+            if let Some(file) = file {
+                c.problem(file, key, "is for a source nats://HOST/FLEET: remove it");
+            }
+        }
+        return BundleSource::parse(source, beside);
+    }
+    let url: FleetUrl = source.parse().map_err(|error: FleetUrlError| error.to_string())?;
+    let file =
+        |file: &Option<Spanned<PathBuf>>| file.as_ref().map(|file| beside.join(file.get_ref()));
+    let access =
+        Access { credentials: file(&text.nats_credentials), root_file: file(&text.nats_roots) };
+    let Some(member_key) = &text.member_key else {
+        return Err(
+            "needs member_key, which signs this member's state: create one by `fingerpost \
+                    bundle keygen FILE`"
+                .to_owned(),
+        );
+    };
+    let key = SecretKey::load(&beside.join(member_key.get_ref())).unwrap_or_else(|what| {
+        c.problem(member_key, "distribution.member_key", what);
+        SecretKey::from_seed([0; 32])
+    });
+    Ok(BundleSource::Fleet(Box::new(FleetMembership { url, access, key })))
+}
+
+#[cfg(test)]
+impl DistributionConfig {
+    /// Returns the settings that the tests of other modules begin with.
+    pub(super) fn for_tests(source: BundleSource) -> Self {
+        Self {
+            source,
+            keys: Vec::new(),
+            store_dir: PathBuf::new(),
+            name: "gate-1".into(),
+            poll_interval: Duration::from_secs(1),
+            canary_delay: Duration::from_secs(3600),
+            trial_time: Duration::from_secs(30),
+            max_trial_time: Duration::from_secs(360),
+            limits: TrialLimits {
+                max_failure_rate: 0.5,
+                min_granted_ratio: 0.5,
+                max_lost_grantors: 0,
+            },
+        }
+    }
+}
+
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map(|name| name.trim().to_owned()).unwrap_or_default()
@@ -230,7 +318,7 @@ mod tests {
 
     #[test]
     fn check_reports_every_problem() {
-        let key = super::super::key::SecretKey::from_seed([1; 32]).public();
+        let key = SecretKey::from_seed([1; 32]).public();
         let good = format!("source = 'in'\npublic_keys = ['{key}']\nstore_dir = '/var/x'\n");
         let (config, wrong) = read(&good);
         assert!(wrong.is_empty(), "{wrong:?}");
@@ -255,6 +343,40 @@ mod tests {
         ];
         assert_eq!(wrong, all.map(|key| format!("distribution.{key}")));
         assert!(read("source = ''\npublic_keys = []\nstore_dir = '/'\n").1.len() == 2);
+    }
+
+    #[test]
+    fn fleet_needs_the_key_of_the_member() {
+        let folder = std::env::temp_dir().join(format!("fp-member-key-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (file, key) = (folder.join("member.key"), SecretKey::from_seed([3; 32]));
+        fib::image::replace_with_mode(&file, key.to_hex().as_bytes(), 0o600).unwrap();
+        let text = |source: &str, rest: &str| {
+            format!(
+                "source = '{source}'\npublic_keys = ['{}']\nstore_dir = '/x'\nname = 'a.b'\n{rest}",
+                key.public()
+            )
+        };
+        let member_key = format!("member_key = '{}'\n", file.display());
+        let (config, wrong) = read(&text("nats://b:1,a/site", &member_key));
+        assert!(wrong.is_empty(), "{wrong:?}");
+        assert_eq!(config.source.to_string(), "nats://b:1,a:4222/site");
+        let BundleSource::Fleet(membership) = config.source else { panic!("no fleet") };
+        assert_eq!(membership.key, key);
+        for (source, rest, wrong) in [
+            ("nats://a/site", String::new(), "source"),
+            ("nats://a", member_key.clone(), "source"),
+            ("nats://a/b", "member_key = 'missing'\n".into(), "member_key"),
+            ("/x", member_key.clone(), "member_key"),
+            ("http://a/b", "nats_roots = 'x'\n".into(), "nats_roots"),
+            ("in", "nats_credentials = 'x'\n".into(), "nats_credentials"),
+        ] {
+            let found = read(&text(source, &rest)).1;
+            assert_eq!(found, [format!("distribution.{wrong}")], "{source} {rest}");
+        }
+        let spaced = text("nats://a/b", &member_key).replace("a.b", "a b");
+        assert_eq!(read(&spaced).1, ["distribution.name"]);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Keys of bundle signers: Ed25519 (RFC 8032), with `ed25519-dalek`.
+//! Keys of signers of bundles and of members' states: Ed25519 (RFC 8032), with `ed25519-dalek`.
 //!
 //! A secret key is 64 hexadecimal digits in a file that only its owner may read, like the keys of
 //! decisions. A public key has the same format and needs no protection. Verification is strict: it
@@ -17,13 +17,19 @@ use config::read_secret;
 /// Length of a signature in bytes.
 pub const SIGNATURE_LEN: usize = 64;
 
-/// A key that signs bundles.
+/// A key that signs bundles, or the states of a member.
 #[derive(Clone)]
 pub struct SecretKey(SigningKey);
 
 impl fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SecretKey")
+    }
+}
+
+impl PartialEq for SecretKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.public() == other.public()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Distribution of policies and lists from one place to gates and grantors, as signed bundles.
 //!
 //! ```text
-//!   operator: pack, sign ─► file, folder or HTTP ─► each member: trusted key? higher? canary? valid?
+//!   operator: pack, sign ─► file, HTTP or fleet ─► each member: trusted key? higher? canary? valid?
 //!                                             └─► store on disk ─► apply ─► trial ─► confirmed
 //!                                                                   ▲         └ worse ┐
 //!                                                                   └─ previous ◄─────┘
@@ -19,7 +19,8 @@
 //! | [`key`] | the keys of signers |
 //! | [`share`] | the canary share |
 //! | [`config`] | `[distribution]` |
-//! | `source` | polls of a path or an HTTP URL |
+//! | `source` | polls of a path, an HTTP URL or a fleet |
+//! | [`state`] | the signed state of a fleet's member |
 //! | `record` | the persistent record of a rollout |
 //! | `store` | the store on disk, with atomic writes |
 //! | `health` | samples and their comparison with the baseline |
@@ -40,6 +41,7 @@ mod rollout;
 pub mod share;
 mod source;
 mod startup;
+pub mod state;
 mod store;
 
 pub use agent::{Agent, AgentStatus, Command, DistributionMember, InitialState};

@@ -128,7 +128,8 @@ impl Rollout {
             return Action::None;
         }
         match self.offer {
-            Some(offer) if self.is_canary(&offer) || now.wall >= self.available_at(&offer) => {
+            Some(offer) if self.is_canary(&offer) => Action::Apply,
+            Some(offer) if self.available_at(&offer).is_some_and(|at| now.wall >= at) => {
                 Action::Apply
             }
             _ => Action::None,
@@ -140,9 +141,10 @@ impl Rollout {
     }
 
     /// Returns the time, in seconds since 1970, at which a member that is no canary applies a
-    /// version.
-    fn available_at(&self, offer: &BundleHeader) -> u64 {
-        offer.created.saturating_add(self.config.canary_delay.as_secs())
+    /// version; none if the version will be signed again for it.
+    fn available_at(&self, offer: &BundleHeader) -> Option<u64> {
+        let at = offer.created.saturating_add(self.config.canary_delay.as_secs());
+        (!offer.staged).then_some(at)
     }
 
     /// Puts the offered version in force, on trial.
@@ -206,13 +208,13 @@ impl Rollout {
             return (state, Some(reason), Some(remaining.as_secs()));
         }
         if let Some(offer) = &self.offer {
-            let remaining = self.available_at(offer).saturating_sub(now.wall);
+            let remaining = self.available_at(offer).map(|at| at.saturating_sub(now.wall));
             let reason = format!(
                 "version {} is on trial at {} of the members, and this member is none of these \
                  canaries",
                 offer.version, offer.canary
             );
-            return ("waiting", Some(reason), Some(remaining));
+            return ("waiting", Some(reason), remaining);
         }
         if let Some((version, reason)) = &self.rolled_back {
             return ("rolled_back", Some(format!("version {version}: {reason}")), None);

@@ -1,8 +1,9 @@
-//! The source of bundles: a file, a folder, or an HTTP URL, which the agent polls.
+//! The source of bundles: a file, a folder, an HTTP URL or a fleet, which the agent polls.
 //!
 //! ```text
 //!   path: size, modification time, inode ───────────┬─ unchanged ─► nothing new
-//!   http, https: the conditional request of `fetch` ┘
+//!   http, https: the conditional request of `fetch` ┤
+//!   nats: what the thread of `fleet` has read ──────┘
 //!                                           otherwise ─► bytes, at most those of a bundle
 //! ```
 //!
@@ -16,14 +17,21 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use api::DistributionStatus;
 use fetch::{Client, Fetched};
+use fleet::Link;
 use nix::fcntl::OFlag;
 
 use super::bundle::{BundleError, MAX_BUNDLE_BYTES};
-use super::config::BundleSource;
+use super::config::{BundleSource, DistributionConfig};
+use super::key::SecretKey;
+use super::state::{MemberState, STATE_INTERVAL};
 use threads::Stop;
 
+/// Interval at which bundles of a fleet are taken from its thread: that of health samples.
+const FLEET_INTERVAL: Duration = Duration::from_secs(1);
 /// Most bundles in a folder.
 const MAX_FOLDER_BUNDLES: usize = 64;
 
@@ -40,13 +48,68 @@ pub(super) enum SourcePoller {
     Path { path: PathBuf, stamps: Vec<FileStamp> },
     /// An HTTP server.
     Http(Box<Client>),
+    /// A fleet.
+    Fleet(Box<FleetPoller>),
+}
+
+/// The connection to a fleet, and the state that was published last.
+#[derive(Debug)]
+pub(super) struct FleetPoller {
+    link: Link,
+    key: SecretKey,
+    published: Option<(Instant, DistributionStatus)>,
+}
+
+impl FleetPoller {
+    /// Publishes the member's state if it has changed, or if the last one is old.
+    fn publish(&mut self, mut status: DistributionStatus) {
+        // They change all the time, and say nothing about the rollout.
+        status.counts.clear();
+        status.remaining_seconds = None;
+        let is_recent = |(at, last): &(Instant, DistributionStatus)| {
+            at.elapsed() < STATE_INTERVAL && *last == status
+        };
+        if self.published.as_ref().is_some_and(is_recent) {
+            return;
+        }
+        let state = MemberState::now(self.link.url().fleet(), status.clone());
+        self.link.publish(state.sign(&self.key));
+        self.published = Some((Instant::now(), status));
+    }
 }
 
 impl SourcePoller {
-    pub(super) fn new(source: BundleSource) -> Self {
-        match source {
-            BundleSource::Path(path) => Self::Path { path, stamps: Vec::new() },
-            BundleSource::Http(url) => Self::Http(Box::new(Client::new(url, MAX_BUNDLE_BYTES))),
+    /// Creates the poller of a member's source.
+    ///
+    /// # Errors
+    ///
+    /// The system's error for the thread of a fleet.
+    pub(super) fn new(config: &DistributionConfig) -> io::Result<Self> {
+        Ok(match &config.source {
+            BundleSource::Path(path) => Self::Path { path: path.clone(), stamps: Vec::new() },
+            BundleSource::Http(url) => {
+                Self::Http(Box::new(Client::new(url.clone(), MAX_BUNDLE_BYTES)))
+            }
+            BundleSource::Fleet(membership) => {
+                let (url, access) = (membership.url.clone(), membership.access.clone());
+                let interval = config.poll_interval;
+                let link = Link::start(url, access, &config.name, interval, MAX_BUNDLE_BYTES)?;
+                let key = membership.key.clone();
+                Self::Fleet(Box::new(FleetPoller { link, key, published: None }))
+            }
+        })
+    }
+
+    /// Returns the interval of polls. A fleet's thread has the configured interval, and what it has read
+    /// is taken soon.
+    pub(super) fn interval(&self, configured: Duration) -> Duration {
+        if matches!(self, Self::Fleet(_)) { FLEET_INTERVAL } else { configured }
+    }
+
+    /// Publishes the member's state to its fleet, if it has one.
+    pub(super) fn publish(&mut self, status: &DistributionStatus) {
+        if let Self::Fleet(poller) = self {
+            poller.publish(status.clone());
         }
     }
 
@@ -73,6 +136,13 @@ impl SourcePoller {
                     Ok(true)
                 }
             },
+            Self::Fleet(poller) => match poller.link.take_bundle()? {
+                None => Ok(false),
+                Some((name, bytes)) => {
+                    deliver(name, Ok(bytes));
+                    Ok(true)
+                }
+            },
         }
     }
 
@@ -81,6 +151,7 @@ impl SourcePoller {
         match self {
             Self::Path { stamps, .. } => stamps.clear(),
             Self::Http(client) => client.reset(),
+            Self::Fleet(poller) => poller.link.read_again(),
         }
     }
 }
@@ -151,6 +222,10 @@ mod tests {
 
     use super::*;
 
+    fn poller(source: BundleSource) -> SourcePoller {
+        SourcePoller::new(&DistributionConfig::for_tests(source)).unwrap()
+    }
+
     fn all(poller: &mut SourcePoller) -> Result<Vec<Vec<u8>>, String> {
         let mut heard = Vec::new();
         let new = poller.poll(&Stop::default(), &mut |_, bytes| heard.push(bytes.unwrap()))?;
@@ -163,9 +238,9 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("fingerpost-source-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("one.bundle");
-        let mut one = SourcePoller::new(BundleSource::Path(file.clone()));
+        let mut one = poller(BundleSource::Path(file.clone()));
         assert!(all(&mut one).unwrap_err().contains("one.bundle: No such file"));
-        let mut both = SourcePoller::new(BundleSource::Path(folder.clone()));
+        let mut both = poller(BundleSource::Path(folder.clone()));
         assert!(all(&mut both).unwrap().is_empty());
         fs::write(&file, b"first").unwrap();
         fs::write(folder.join("notes.txt"), b"").unwrap();
@@ -197,7 +272,7 @@ mod tests {
         fs::File::create(folder.join("long.bundle")).unwrap().set_len(1 << 40).unwrap();
         nix::unistd::mkfifo(&folder.join("pipe.bundle"), nix::sys::stat::Mode::S_IRUSR).unwrap();
         fs::write(folder.join("valid.bundle"), b"valid").unwrap();
-        let mut poller = SourcePoller::new(BundleSource::Path(folder.clone()));
+        let mut poller = poller(BundleSource::Path(folder.clone()));
         let mut offered = Vec::new();
         poller.poll(&Stop::default(), &mut |_, bytes| offered.push(bytes)).unwrap();
         let large = BundleError::TooLarge(1 << 40).to_string();
@@ -234,7 +309,7 @@ mod tests {
         let redirect = "HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n";
         let (port, serving) = serve(vec![new, same, new, large.leak(), redirect]);
         let url = format!("http://127.0.0.1:{port}/all.bundle");
-        let mut poller = SourcePoller::new(BundleSource::Http(url.parse().unwrap()));
+        let mut poller = poller(BundleSource::Http(url.parse().unwrap()));
         assert_eq!(all(&mut poller).unwrap(), [b"first"]);
         assert!(all(&mut poller).unwrap().is_empty());
         poller.reset();

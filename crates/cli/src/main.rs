@@ -59,6 +59,7 @@ mod demo;
 mod egress_queues;
 mod export;
 mod fib;
+mod fleet;
 mod flow;
 mod forward;
 mod gate;
@@ -155,6 +156,8 @@ enum Command {
     Policy(policy::Args),
     /// Pack, sign and verify policies for gates and grantors, and roll back
     Bundle(bundle::Args),
+    /// Give versions of policies to many gates and grantors, over NATS JetStream
+    Fleet(fleet::Args),
     /// Look up addresses in a table
     Route(route::Args),
     /// Describe, generate, save and load tables
@@ -212,6 +215,7 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Program(args) => program::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Bundle(args) => bundle::run(&args),
+        Command::Fleet(args) => fleet::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Table(args) => table::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::super::bundle::{BundleHeader, pack};
-use super::super::config::{BundleSource, TrialLimits};
+use super::super::config::BundleSource;
 use super::super::key::SecretKey;
 use super::super::share::CanaryShare;
 use super::*;
@@ -61,30 +61,22 @@ impl Fixture {
         let key = SecretKey::from_seed([5; 32]);
         let source = BundleSource::Path(folder.join("source"));
         let config = DistributionConfig {
-            source: source.clone(),
             keys: vec![key.public()],
             store_dir: folder.join("keep"),
-            name: "gate-1".into(),
-            poll_interval: Duration::from_secs(1),
             canary_delay: Duration::from_secs(60),
-            trial_time: Duration::from_secs(60),
-            max_trial_time: Duration::from_secs(720),
-            limits: TrialLimits {
-                max_failure_rate: 0.5,
-                min_granted_ratio: 0.5,
-                max_lost_grantors: 0,
-            },
+            ..DistributionConfig::for_tests(source)
         };
         let (start, member) = (Instant::now(), Arc::new(ScriptedMember::default()));
         let store = BundleStore::open(&config.store_dir).unwrap();
         let record = store::read_record(&config.store_dir).unwrap();
+        let poller = SourcePoller::new(&config).unwrap();
         let agent = AgentLoop {
             rollout: Rollout::new(config.clone(), record, now(start)),
             config,
             store,
             in_force: None,
             offered: None,
-            poller: SourcePoller::new(source),
+            poller,
             next_poll: Duration::ZERO,
             member: member.clone(),
             status: Arc::new(AgentStatus::default()),
@@ -99,7 +91,12 @@ impl Fixture {
 
     /// Writes a version to the source and polls it.
     fn offer(&mut self, version: u64, share: CanaryShare, text: &str) {
-        let header = BundleHeader { version, created: now(self.agent.start).wall, canary: share };
+        let header = BundleHeader {
+            version,
+            created: now(self.agent.start).wall,
+            canary: share,
+            staged: false,
+        };
         let files = BTreeMap::from([("gate.toml".to_owned(), text.as_bytes().to_vec())]);
         let bytes = pack(&header, &files, &self.key).unwrap();
         fib::image::replace_with_mode(&self.folder.join("source"), &bytes, 0o600).unwrap();

@@ -7,6 +7,7 @@ fn header() -> BundleHeader {
         version: 7,
         created: 1_800_000_000,
         canary: CanaryShare::from_hundredths(1000).unwrap(),
+        staged: false,
     }
 }
 
@@ -50,10 +51,20 @@ fn open_returns_the_packed_files() {
     assert_eq!(bundle.file("deny.txt"), None);
     assert_eq!(repack(&bundle, &key), bytes);
     // Another share has another signature of the same contents.
-    let all = Bundle::open(bundle.release(CanaryShare::ALL, &key).unwrap(), None).unwrap();
+    let all = Bundle::open(bundle.release(CanaryShare::ALL, false, &key).unwrap(), None).unwrap();
     assert_eq!(all.contents(), bundle.contents());
     assert_eq!((all.header().canary, all.header().version), (CanaryShare::ALL, 7));
     assert_ne!(all.bytes(), bundle.bytes());
+    assert!(!all.header().staged);
+    let stage = bundle.release(bundle.header().canary, true, &key).unwrap();
+    assert!(Bundle::open(stage.clone(), None).unwrap().header().staged);
+    // The only difference is the flag, and another flag is refused.
+    assert_eq!((bytes[31], stage[31]), (0, 1));
+    let mut unknown = stage[..stage.len() - SIGNATURE_LEN].to_vec();
+    unknown[31] = 3;
+    let signature = key.sign(&unknown);
+    unknown.extend(signature);
+    assert!(Bundle::open(unknown, None).unwrap_err().to_string().contains("does not know"));
 }
 
 #[test]

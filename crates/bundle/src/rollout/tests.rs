@@ -2,24 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::super::config::{BundleSource, TrialLimits};
+use super::super::config::BundleSource;
 use super::super::share::CanaryShare;
 use super::*;
 
 const CREATED: u64 = 1_800_000_000;
 
 fn config() -> DistributionConfig {
-    DistributionConfig {
-        source: BundleSource::Path(PathBuf::new()),
-        keys: Vec::new(),
-        store_dir: PathBuf::new(),
-        name: "gate-1".into(),
-        poll_interval: Duration::from_secs(1),
-        canary_delay: Duration::from_secs(3600),
-        trial_time: Duration::from_secs(30),
-        max_trial_time: Duration::from_secs(360),
-        limits: TrialLimits { max_failure_rate: 0.5, min_granted_ratio: 0.5, max_lost_grantors: 0 },
-    }
+    DistributionConfig::for_tests(BundleSource::Path(PathBuf::new()))
 }
 
 /// A state machine with a simulated clock and counters.
@@ -56,7 +46,12 @@ impl TestMember {
     }
 
     fn offer(&mut self, version: u64, canary: CanaryShare) -> Eligibility {
-        self.rollout.offer(BundleHeader { version, created: CREATED + self.seconds, canary })
+        self.offer_stage(version, canary, false)
+    }
+
+    fn offer_stage(&mut self, version: u64, canary: CanaryShare, staged: bool) -> Eligibility {
+        let created = CREATED + self.seconds;
+        self.rollout.offer(BundleHeader { version, created, canary, staged })
     }
 
     /// Advances the clock by a second, and executes the action of that step.
@@ -113,6 +108,17 @@ fn canary_applies_a_version_at_once_and_others_after_the_delay() {
     assert_eq!(remaining, Some(3599));
     assert_eq!(other.run_until_action(0), (Action::Apply, 3599));
     assert_eq!(other.state(), "trial");
+}
+
+#[test]
+fn staged_version_is_applied_by_its_share_alone() {
+    let none = CanaryShare::from_hundredths(0).unwrap();
+    let mut member = TestMember::new(RolloutRecord::default());
+    member.offer_stage(1, none, true);
+    assert_eq!(member.run_until_action(0), (Action::None, 100_000));
+    assert_eq!((member.state(), member.rollout.state(member.now()).2), ("waiting", None));
+    member.offer_stage(1, CanaryShare::ALL, true);
+    assert_eq!(member.run_until_action(0), (Action::Apply, 1));
 }
 
 #[test]

@@ -1,0 +1,355 @@
+//! `fingerpost fleet rollout` and `rollback`.
+//!
+//! ```text
+//!   for each stage: sign for its share ─► servers ─► wait ─┬─ all of them have confirmed it ─► next stage
+//!                                            ▲             ├─ paused, silent servers ─► wait on
+//!                                            └─────────────┴─ a member refuses it or rolls it back, or
+//!                                                             the time is over ─► stopped
+//! ```
+//!
+//! Members outside the share of the last signed stage never apply the version, so a rollout that stops
+//! at any moment, with this command or without it, stays where it is. A member that is silent when a stage
+//! begins is not waited for: it follows when it returns.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, bail, ensure};
+use bundle::bundle::{MAX_BUNDLE_BYTES, pack};
+use bundle::key::SecretKey;
+use bundle::state::MemberKeys;
+use bundle::{Bundle, BundleHeader, CanaryShare};
+use fleet::{Broker, RolloutRecord, RolloutState};
+
+use super::status::{Member, Members};
+use super::{ServerArgs, print, read_members};
+use crate::bundle_check::check_bundle;
+use crate::stop::{SIGINT, SIGTERM, flag_on_signals};
+
+/// The interval at which the states are read.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Versions whose bundles stay on the servers.
+const STORED_VERSIONS: usize = 8;
+
+/// The arguments of `fleet rollout`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    servers: ServerArgs,
+    /// Bundle that `bundle pack` has written, with a version above the current one
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Secret key that signs the stages: that of the bundle
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// Names and public keys of the members, a line each
+    #[arg(long, value_name = "FILE")]
+    members: PathBuf,
+    /// Shares of the members, in ascending order; the last is all of them
+    #[arg(long, value_name = "SHARES", value_delimiter = ',', default_value = "5%,25%,100%")]
+    stages: Vec<CanaryShare>,
+    /// Longest time of a stage, in seconds: at least the trial time of the members
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    stage_timeout: u64,
+}
+
+/// The arguments of `fleet rollback`.
+#[derive(clap::Args)]
+pub(super) struct RollbackArgs {
+    #[command(flatten)]
+    servers: ServerArgs,
+    /// Secret key that signs the bundle: that of the previous version
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// Version whose files the members are to have [default: the last complete one before the current one]
+    #[arg(long, value_name = "N")]
+    version: Option<u64>,
+}
+
+/// The end of a stage.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Complete,
+    Stopped(String),
+}
+
+/// A rollout in progress.
+struct Rollout<'a> {
+    broker: Broker,
+    keys: MemberKeys,
+    bundle: Bundle,
+    key: SecretKey,
+    timeout: Duration,
+    stop: &'a AtomicBool,
+}
+
+/// Runs the stages.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let ascending = args.stages.windows(2).all(|pair| pair[0] < pair[1]);
+    ensure!(
+        ascending && args.stages.last() == Some(&CanaryShare::ALL),
+        "--stages: the shares must ascend and end with 100%, such as 5%,25%,100%"
+    );
+    let key = load_key(&args.key)?;
+    let bytes =
+        std::fs::read(&args.file).with_context(|| format!("reading {}", args.file.display()))?;
+    let bundle = Bundle::open(bytes, Some(&[key.public()]))
+        .with_context(|| args.file.display().to_string())?;
+    check_bundle(&bundle)?;
+    let keys = read_members(&args.members)?;
+    let stop = flag_on_signals(&[SIGINT, SIGTERM])?;
+    let broker = args.servers.connect()?;
+    let version = bundle.header().version;
+    if let Some(current) = broker.current()? {
+        // The same version continues a rollout that has stopped.
+        ensure!(
+            current.version <= version,
+            "{}: the current version is {}: pack a higher one",
+            broker.url(),
+            current.version
+        );
+        if let Some(last) = broker.rollout()?.filter(|last| last.version == version) {
+            ensure!(
+                last.state != RolloutState::Complete,
+                "version {version} is rolled out already"
+            );
+        }
+    }
+    let timeout = Duration::from_secs(args.stage_timeout);
+    let rollout = Rollout { broker, keys, bundle, key, timeout, stop: &stop };
+    rollout.forget_old_versions();
+    for share in &args.stages {
+        match rollout.run_stage(*share)? {
+            Outcome::Complete => {}
+            Outcome::Stopped(reason) => {
+                rollout.record(*share, RolloutState::Stopped, Some(reason.clone()))?;
+                bail!("version {version} stopped at {share} of the members: {reason}");
+            }
+        }
+    }
+    rollout.record(CanaryShare::ALL, RolloutState::Complete, None)?;
+    rollout.retry(|broker| Ok(broker.add_complete_version(version)?))?;
+    print(&format!("version {version}: complete"))
+}
+
+fn load_key(path: &Path) -> anyhow::Result<SecretKey> {
+    SecretKey::load(path).map_err(anyhow::Error::msg)
+}
+
+impl Rollout<'_> {
+    fn version(&self) -> u64 {
+        self.bundle.header().version
+    }
+
+    fn record(
+        &self,
+        share: CanaryShare,
+        state: RolloutState,
+        reason: Option<String>,
+    ) -> anyhow::Result<()> {
+        let record =
+            RolloutRecord { version: self.version(), share: share.to_string(), state, reason };
+        self.retry(|broker| Ok(broker.put_rollout(&record)?))
+    }
+
+    /// Deletes the bundles of all but the last versions. An error is not one of the rollout.
+    fn forget_old_versions(&self) {
+        let Ok(versions) = self.broker.versions() else { return };
+        for version in versions.iter().rev().skip(STORED_VERSIONS) {
+            if let Err(error) = self.broker.delete_bundle(*version) {
+                eprintln!("fingerpost: deleting version {version}: {error}");
+            }
+        }
+    }
+
+    /// Repeats a call while the servers choose a leader, or are away, for the time of a stage.
+    fn retry<T>(&self, call: impl Fn(&Broker) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let (begin, mut is_reported) = (Instant::now(), false);
+        loop {
+            let error = match call(&self.broker) {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            if begin.elapsed() > self.timeout || self.stop.load(Ordering::Relaxed) {
+                return Err(error);
+            }
+            if !is_reported {
+                eprintln!("fingerpost: {error:#}: waiting for the servers");
+                is_reported = true;
+            }
+            self.broker.sleep(INTERVAL);
+        }
+    }
+
+    /// Runs a stage, until all members of its share that are not silent have confirmed the version.
+    fn run_stage(&self, share: CanaryShare) -> anyhow::Result<Outcome> {
+        let version = self.version();
+        if let Some(outcome) = self.wait_while_paused(share)? {
+            return Ok(outcome);
+        }
+        let before = self.retry(|broker| Members::read(broker, &self.keys))?;
+        let (silent, expected): (Vec<&Member>, Vec<&Member>) = before
+            .members
+            .iter()
+            .filter(|member| share.contains(&member.name, version))
+            .partition(|member| member.is_silent());
+        for member in silent {
+            eprintln!("fingerpost: {} is silent: it follows when it returns", member.name);
+        }
+        let expected: BTreeSet<&str> = expected.iter().map(|member| member.name.as_str()).collect();
+        self.record(share, RolloutState::Running, None)?;
+        let bytes = self.bundle.release(share, share != CanaryShare::ALL, &self.key)?;
+        self.retry(|broker| Ok(broker.put_bundle(version, &bytes)?))?;
+        writeln!(
+            std::io::stdout(),
+            "version {version}: stage {share}, {} of {} members",
+            expected.len(),
+            before.members.len()
+        )?;
+        let begin = Instant::now();
+        loop {
+            self.broker.sleep(INTERVAL);
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(Outcome::Stopped("interrupted".to_owned()));
+            }
+            let now = self.retry(|broker| Members::read(broker, &self.keys))?;
+            if let Some(reason) = find_failure(&now.members, version) {
+                return Ok(Outcome::Stopped(reason));
+            }
+            let pending = find_pending(&now.members, &expected, version);
+            if pending.is_empty() {
+                return Ok(Outcome::Complete);
+            }
+            if begin.elapsed() > self.timeout {
+                let shown = pending.iter().take(8).copied().collect::<Vec<_>>().join(", ");
+                return Ok(Outcome::Stopped(format!(
+                    "{} members have not confirmed it within {} s: {shown}",
+                    pending.len(),
+                    self.timeout.as_secs()
+                )));
+            }
+        }
+    }
+
+    /// Waits while an operator has paused the rollout of this version.
+    fn wait_while_paused(&self, next: CanaryShare) -> anyhow::Result<Option<Outcome>> {
+        let mut is_reported = false;
+        loop {
+            let record = self.retry(|broker| Ok(broker.rollout()?))?;
+            let is_paused = record.is_some_and(|record| {
+                record.version == self.version() && record.state == RolloutState::Paused
+            });
+            if !is_paused {
+                return Ok(None);
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(Some(Outcome::Stopped("interrupted while paused".to_owned())));
+            }
+            if !is_reported {
+                eprintln!(
+                    "fingerpost: paused before stage {next}: `fingerpost fleet resume` continues"
+                );
+                is_reported = true;
+            }
+            self.broker.sleep(INTERVAL);
+        }
+    }
+}
+
+/// Returns the first member that has refused a version, with the reason.
+fn find_failure(members: &[Member], version: u64) -> Option<String> {
+    members.iter().find_map(|member| {
+        let why = member.distribution()?.refused.get(&version)?;
+        Some(format!("{}: {why}", member.name))
+    })
+}
+
+/// Returns the expected members that have not confirmed a version.
+fn find_pending<'m>(
+    members: &'m [Member],
+    expected: &BTreeSet<&str>,
+    version: u64,
+) -> Vec<&'m str> {
+    let has_confirmed = |member: &Member| {
+        member
+            .distribution()
+            .is_some_and(|status| status.version == Some(version) && status.state == "confirmed")
+    };
+    let pending = members
+        .iter()
+        .filter(|member| expected.contains(member.name.as_str()) && !has_confirmed(member));
+    pending.map(|member| member.name.as_str()).collect()
+}
+
+/// Signs the files of an earlier version with a higher one.
+pub(super) fn roll_back(args: &RollbackArgs) -> anyhow::Result<ExitCode> {
+    let key = load_key(&args.key)?;
+    let broker = args.servers.connect()?;
+    let current = broker.current()?.context("there is no version to roll back")?.version;
+    let complete = broker.complete_versions()?;
+    let earlier = args.version.or(complete.into_iter().rfind(|version| *version < current));
+    let earlier =
+        earlier.context("no earlier version is complete: set --version, or pack its files")?;
+    let bytes = broker.bundle(earlier, MAX_BUNDLE_BYTES)?;
+    let bundle = Bundle::open(bytes, Some(&[key.public()]))
+        .with_context(|| format!("version {earlier} of {}", broker.url()))?;
+    let created = SystemTime::UNIX_EPOCH.elapsed().context("the clock is before 1970")?.as_secs();
+    let version = current + 1;
+    let header = BundleHeader { version, created, canary: CanaryShare::ALL, staged: false };
+    let files = bundle.files().map(|(name, content)| (name.to_owned(), content.to_vec()));
+    let bytes = pack(&header, &files.collect(), &key)?;
+    broker.put_bundle(version, &bytes)?;
+    broker.put_rollout(&RolloutRecord {
+        version,
+        share: CanaryShare::ALL.to_string(),
+        state: RolloutState::Complete,
+        reason: Some(format!("rollback of version {current} to the files of version {earlier}")),
+    })?;
+    broker.add_complete_version(version)?;
+    print(&format!("version {version}: the files of version {earlier}, for all members"))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::DistributionStatus;
+    use bundle::state::MemberState;
+
+    use super::*;
+
+    fn member(name: &str, version: u64, state: &str, refused: &[u64]) -> Member {
+        let distribution = DistributionStatus {
+            name: name.to_owned(),
+            version: Some(version),
+            state: state.to_owned(),
+            refused: refused.iter().map(|version| (*version, "worse".to_owned())).collect(),
+            ..DistributionStatus::default()
+        };
+        let state = MemberState::now("site", distribution);
+        Member { name: name.to_owned(), state: Some((state, Duration::ZERO)) }
+    }
+
+    #[test]
+    fn stage_is_complete_when_its_members_have_confirmed() {
+        let members = [
+            member("a", 7, "confirmed", &[]),
+            member("b", 7, "trial", &[]),
+            member("c", 6, "confirmed", &[]),
+            Member { name: "d".to_owned(), state: None },
+        ];
+        let pending = |names: &[&str]| find_pending(&members, &names.iter().copied().collect(), 7);
+        assert!(pending(&["a"]).is_empty());
+        assert_eq!(pending(&["a", "b", "d"]), ["b", "d"]);
+        assert_eq!(pending(&["c"]), ["c"]);
+    }
+
+    #[test]
+    fn member_that_refuses_the_version_stops_the_rollout() {
+        let members = [member("a", 6, "rolled_back", &[5]), member("b", 6, "rolled_back", &[7])];
+        assert_eq!(find_failure(&members, 7).unwrap(), "b: worse");
+        assert_eq!(find_failure(&members, 6), None);
+    }
+}
