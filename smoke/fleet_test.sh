@@ -132,7 +132,7 @@ touch "$work/site-3/fails"
 code=0
 rollout 4 --stages 10%,100% >"$work/rollout.log" 2>&1 || code=$?
 [ "$code" -eq 1 ] || fail "a bad version ends with $code: $(cat "$work/rollout.log")"
-grep -q 'version 4 stopped at 10 % of the members: m[0-9]*: ' "$work/rollout.log" || fail "no reason: $(cat "$work/rollout.log")"
+grep -q 'version 4 stopped at stage 10 %: m[0-9]*: ' "$work/rollout.log" || fail "no reason: $(cat "$work/rollout.log")"
 wait_for 20 status "$(at 2) == $all and d['rollout']['state'] == 'stopped'" || fail "not all have version 2: $(cat "$work/status.json")"
 fleet rollback "$url" --key "$work/site.key" >"$work/rollback.log" || fail "no rollback"
 grep -q 'version 5: the files of version 2' "$work/rollback.log" || fail "$(cat "$work/rollback.log")"
@@ -160,8 +160,11 @@ json "assert d == {'5': $members}, d" <"$work/members/versions.json"
 for number in 1 2 3; do start_server "$number"; done
 pack 7
 wait_for 40 status "all(not m['silent'] for m in d['members'])" || fail "silent: $(cat "$work/status.log" "$work/status.json")"
-rollout 7 --stages 100% >"$work/rollout.log" 2>&1 || fail "version 7: $(cat "$work/rollout.log")"
+rollout 7 --stages edge,100% >"$work/rollout.log" 2>&1 || fail "version 7: $(cat "$work/rollout.log")"
+# m0, m1, m2 and m3 have the label; the list has not m0.
+grep -q 'stage label edge, 3 of' "$work/rollout.log" || fail "no label: $(cat "$work/rollout.log")"
 status "$(at 7) == $all" || fail "not all: $(cat "$work/status.json")"
+fleet remove "$url" m0 >/dev/null || fail "m0 is not removed"
 echo "   without servers all stay with version 5; they return and have version 7"
 
 # For the first hour: one command starts a server with a fleet.
@@ -171,6 +174,9 @@ wait_for 20 grep -q 'nats://127.0.0.1:4300/site: ready' "$work/serve.log" || fai
 refuse 1 "a server listens there already" within site "$program" fleet serve --listen 127.0.0.1:4300 --store "$work/second"
 fleet status nats://127.0.0.1:4300/site --members "$work/list" >"$work/status.txt" || fail "no status"
 grep -q 'no version yet' "$work/status.txt" || fail "$(cat "$work/status.txt")"
+refuse 1 "no members: add a line" within site "$program" fleet rollout nats://127.0.0.1:4300/site "$work/1.bundle" \
+    --key "$work/site.key" --members /dev/null
+refuse 1 "no member gone has reported" within site "$program" fleet remove nats://127.0.0.1:4300/site gone
 kill -INT "$serve"
 wait "$serve" || fail "serve ends with $?"
 within site "$python" -c 'import socket; socket.create_connection(("127.0.0.1", 4300), 1)' 2>/dev/null && fail "nats-server is left"

@@ -26,6 +26,8 @@ use bundle::{
 };
 use fleet::{Access, FleetUrl};
 
+/// Members with the label `edge`: the first ones.
+const EDGE: u32 = 4;
 /// Requests that a member decides in a second.
 const REQUESTS: f64 = 100.0;
 /// The interval of the report.
@@ -100,6 +102,7 @@ fn config(args: &Args, public: PublicKey, number: u32) -> DistributionConfig {
         keys: vec![public],
         store_dir: args.folder.join(format!("m{number}")),
         name: format!("m{number}"),
+        labels: if number < EDGE { "edge".parse().into_iter().collect() } else { Vec::new() },
         poll_interval: Duration::from_secs(60),
         canary_delay: Duration::from_secs(3600),
         trial_time: Duration::from_secs(args.trial),

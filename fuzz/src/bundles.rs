@@ -57,10 +57,9 @@ pub fn bundles(input: &[u8], tally: &mut Tally) {
     let files = files(rest);
     let canary = CanaryShare::from_hundredths(u16::from(*share) * 39).unwrap_or(CanaryShare::ALL);
     let header = BundleHeader {
-        version: 1 + u64::from(*version),
-        created: 7,
-        canary,
         staged: version % 2 == 1,
+        label: (version % 4 == 3).then_some("edge".parse()).transpose().unwrap_or_default(),
+        ..BundleHeader::new(1 + u64::from(*version), 7, canary)
     };
     let Ok(bytes) = pack(&header, &files, &key()) else {
         let sound = !files.is_empty()

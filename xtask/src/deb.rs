@@ -154,7 +154,7 @@ impl Stage {
         let (sums, kilobytes) = self.sums()?;
         let control = format!(
             "Package: fingerpost\nVersion: {}\nArchitecture: {}\nMaintainer: {}\n\
-             Installed-Size: {kilobytes}\nDepends: {}, systemd\nSection: net\nPriority: optional\n\
+             Installed-Size: {kilobytes}\nDepends: {}, systemd\nSuggests: nats-server\nSection: net\nPriority: optional\n\
              Description: software router and DDoS gate whose routing table fits in the CPU's cache\n \
              Fingerpost forwards packets by AF_XDP or in the driver, by the routes that\n \
              BIRD or FRR have put into the kernel. As a gate it lets flows pass that a\n \

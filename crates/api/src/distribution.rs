@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct DistributionStatus {
     /// The member's name, which decides whether it is a canary.
     pub name: String,
+    /// The member's labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
     /// The source: a path or an HTTP URL.
     pub source: String,
     /// The state: `local` (no bundle is in force), `waiting`, `canary` or `trial` (a version is on

@@ -495,6 +495,7 @@ impl AgentLoop {
         let previous = record.applied.split_last().map_or(Vec::new(), |(_, rest)| rest.to_vec());
         let status = DistributionStatus {
             name: self.config.name.clone(),
+            labels: self.config.labels.iter().map(ToString::to_string).collect(),
             source: self.config.source.to_string(),
             state: state.to_owned(),
             reason,

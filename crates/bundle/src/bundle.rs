@@ -5,6 +5,8 @@
 //!      +-------+------+--------+---------+---------+------+----------+
 //!      |FPBUNDLE| 1:16 |share:16| version:64| created:64|files:16|flags:16|
 //!      +-------+------+--------+---------+---------+------+----------+
+//!      | label length:8 | label | with bit 1 of the flags
+//!      +-----------------------------------------------------+
 //!      | name length:16 | size:32 | SHA-256 of the contents:256 | name | … per file, sorted by name
 //!      +-----------------------------------------------------+
 //!      | contents, in the same order, without padding        |
@@ -14,8 +16,9 @@
 //! ```
 //!
 //! Integers are unsigned, in network byte order. `share` is the canary share in hundredths of a
-//! percent; `created` is in seconds since 1970. Bit 0 of `flags` means that no member outside the share
-//! may apply it; the other bits are 0. The encoding is canonical: each bundle that
+//! percent; `created` is in seconds since 1970. Bit 0 of `flags` means that no other member than those of
+//! the share and the label may apply it; bit 1, that there is a label, which needs bit 0; the other bits are
+//! 0. The encoding is canonical: each bundle that
 //! [`Bundle::open`] accepts equals, byte for byte, the output of [`pack`] for the same header and
 //! files. It has no bytes outside its files, and two bundles are equal exactly if their bytes are.
 //!
@@ -37,6 +40,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use super::key::{PublicKey, SIGNATURE_LEN, SecretKey};
+use super::label::Label;
 use super::share::CanaryShare;
 
 /// Largest bundle, in bytes.
@@ -61,12 +65,30 @@ pub struct BundleHeader {
     pub created: u64,
     /// The share of members that apply it first.
     pub canary: CanaryShare,
-    /// The other members do not apply it, however old it is: it will be signed again for a larger share.
+    /// The other members do not apply it, however old it is: it will be signed again for them.
     pub staged: bool,
+    /// The members of this label apply it too, if it is staged.
+    pub label: Option<Label>,
+}
+
+impl BundleHeader {
+    /// Returns the header of a version that all members apply in the end.
+    pub fn new(version: u64, created: u64, canary: CanaryShare) -> Self {
+        Self { version, created, canary, staged: false, label: None }
+    }
+
+    /// Returns whether a member with this name and these labels applies the version first.
+    pub fn is_for(&self, name: &str, labels: &[Label]) -> bool {
+        self.canary.contains(name, self.version)
+            || self.label.is_some_and(|label| labels.contains(&label))
+    }
 }
 
 /// The flag of [`BundleHeader::staged`].
 const STAGED: u16 = 1;
+/// The flag of [`BundleHeader::label`].
+const LABEL: u16 = 2;
+const STAGED_LABEL: u16 = STAGED | LABEL;
 
 /// The error of a bundle that cannot be read or packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,7 +201,15 @@ pub fn pack(
     bytes.extend(header.version.to_be_bytes());
     bytes.extend(header.created.to_be_bytes());
     bytes.extend((files.len() as u16).to_be_bytes());
-    bytes.extend((u16::from(header.staged) * STAGED).to_be_bytes());
+    if header.label.is_some() && !header.staged {
+        return Err(BundleError::Field("a label is for a stage"));
+    }
+    let flags = u16::from(header.staged) * STAGED + u16::from(header.label.is_some()) * LABEL;
+    bytes.extend(flags.to_be_bytes());
+    if let Some(label) = &header.label {
+        bytes.push(label.as_str().len() as u8);
+        bytes.extend(label.as_str().as_bytes());
+    }
     let mut size = HEADER_LEN + TRAILER_LEN;
     for (name, content) in files {
         if let Some(why) = name_error(name) {
@@ -289,11 +319,19 @@ impl Bundle {
             return Err(BundleError::Files(count));
         }
         let flags = cursor.number::<2>()? as u16;
-        if flags & !STAGED != 0 {
-            return Err(BundleError::Field(
-                "it has a flag that this program does not know: upgrade it",
-            ));
-        }
+        let label = match flags {
+            0 | STAGED => None,
+            STAGED_LABEL => {
+                let length = cursor.number::<1>()? as usize;
+                let text = std::str::from_utf8(cursor.take(length)?).unwrap_or_default();
+                Some(text.parse().map_err(|_| BundleError::Field("invalid label"))?)
+            }
+            _ => {
+                let what = "it has a flag that this program does not know: upgrade it";
+                return Err(BundleError::Field(what));
+            }
+        };
+        let table_at = cursor.at;
         let (mut table, mut last) = (Vec::with_capacity(count), "");
         for _ in 0..count {
             let (length, size) = (cursor.number::<2>()?, cursor.number::<4>()?);
@@ -309,7 +347,7 @@ impl Bundle {
             last = name;
             table.push((name, size as usize, digest));
         }
-        let contents = Sha256::digest(&body[HEADER_LEN..cursor.at]).into();
+        let contents = Sha256::digest(&body[table_at..cursor.at]).into();
         let mut files = BTreeMap::new();
         for (name, size, digest) in table {
             let begin = cursor.at;
@@ -322,7 +360,7 @@ impl Bundle {
             let wants = cursor.at + TRAILER_LEN;
             return Err(BundleError::Length { has: bytes.len(), wants });
         }
-        let header = BundleHeader { version, created, canary, staged: flags == STAGED };
+        let header = BundleHeader { version, created, canary, staged: flags != 0, label };
         Ok(Self { header, signer, files, contents, bytes })
     }
 
@@ -356,20 +394,32 @@ impl Bundle {
         self.files.iter().map(|(name, range)| (name.as_str(), &self.bytes[range.clone()]))
     }
 
-    /// Signs the same files, version and time for another canary share, and for no other member if it is
-    /// `staged`.
+    /// Signs the same files, version and time for another canary share; all members apply it in the end.
     ///
     /// # Errors
     ///
     /// None: a bundle that was opened can be packed.
-    pub fn release(
+    pub fn release(&self, canary: CanaryShare, key: &SecretKey) -> Result<Vec<u8>, BundleError> {
+        self.sign_again(&BundleHeader { canary, staged: false, label: None, ..self.header }, key)
+    }
+
+    /// Signs the same files, version and time for a share of the members, those of a label, and no others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bundle::release`].
+    pub fn sign_stage(
         &self,
         canary: CanaryShare,
-        staged: bool,
+        label: Option<Label>,
         key: &SecretKey,
     ) -> Result<Vec<u8>, BundleError> {
+        self.sign_again(&BundleHeader { canary, staged: true, label, ..self.header }, key)
+    }
+
+    fn sign_again(&self, header: &BundleHeader, key: &SecretKey) -> Result<Vec<u8>, BundleError> {
         let files = self.files().map(|(name, content)| (name.to_owned(), content.to_vec()));
-        pack(&BundleHeader { canary, staged, ..self.header }, &files.collect(), key)
+        pack(header, &files.collect(), key)
     }
 }
 

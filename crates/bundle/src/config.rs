@@ -10,6 +10,7 @@
 //! public_keys = ["d75a…511a"]  # the keys of the signers: fingerpost bundle keygen
 //! store_dir = "/var/lib/fingerpost/bundles"
 //! name = "gate-1"              # this member's name; default: the host name
+//! labels = ["edge"]            # for stages of a rollout
 //! poll_interval = "60s"
 //! canary_delay = "1h"          # delay of members that are no canary, from the time of packing
 //! trial_time = "5m"            # trial of a version before it is confirmed
@@ -31,6 +32,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::key::{PublicKey, SecretKey};
+use super::label::{Label, ParseLabelError};
 use config::{Checker, TimeSpan};
 
 const POLL_SECONDS: u64 = 60;
@@ -54,6 +56,8 @@ pub struct DistributionConfig {
     pub store_dir: PathBuf,
     /// This member's name, from which its canary versions follow.
     pub name: String,
+    /// This member's labels.
+    pub labels: Vec<Label>,
     /// Interval of polls of the source.
     pub poll_interval: Duration,
     /// Delay of members that are no canary, from the time at which a bundle was packed.
@@ -137,6 +141,8 @@ pub struct DistributionSection {
     nats_credentials: Option<Spanned<PathBuf>>,
     nats_roots: Option<Spanned<PathBuf>>,
     name: Option<Spanned<String>>,
+    #[serde(default)]
+    labels: Vec<Spanned<String>>,
     poll_interval: Option<Spanned<TimeSpan>>,
     canary_delay: Option<Spanned<TimeSpan>>,
     trial_time: Option<Spanned<TimeSpan>>,
@@ -180,6 +186,16 @@ impl DistributionConfig {
             );
             c.problem_at_line(line, "distribution.name", what);
         }
+        let mut labels = Vec::new();
+        for label in &text.labels {
+            match label.get_ref().parse() {
+                Ok(parsed) => labels.push(parsed),
+                Err(ParseLabelError) => {
+                    let what = format!("{:?} is {ParseLabelError}", label.get_ref());
+                    c.problem(label, "distribution.labels", what);
+                }
+            }
+        }
         let mut within = |stated, key, default, least, most| {
             let range = TimeSpan::seconds(least)..=TimeSpan::seconds(most);
             TimeSpan::within(c, stated, key, TimeSpan::seconds(default), range)
@@ -220,6 +236,7 @@ impl DistributionConfig {
             keys,
             store_dir: text.store_dir.into_inner(),
             name,
+            labels,
             poll_interval: poll,
             canary_delay: canary,
             trial_time: trial,
@@ -280,6 +297,7 @@ impl DistributionConfig {
             keys: Vec::new(),
             store_dir: PathBuf::new(),
             name: "gate-1".into(),
+            labels: vec!["edge".parse().unwrap()],
             poll_interval: Duration::from_secs(1),
             canary_delay: Duration::from_secs(3600),
             trial_time: Duration::from_secs(30),
@@ -328,7 +346,7 @@ mod tests {
         assert_eq!((config.trial_time.as_secs(), config.max_trial_time.as_secs()), (300, 3600));
         let (_, wrong) = read(
             "source = 'ftp://x/y'\npublic_keys = ['00']\nstore_dir = 'x'\nname = ''\n\
-             poll_interval = '0s'\ntrial_time = '0s'\nmax_trial_time = '0s'\nmax_failure_rate = -1.0\nmin_granted_ratio = 2.0\n",
+             poll_interval = '0s'\nlabels = ['a', 'b c']\ntrial_time = '0s'\nmax_trial_time = '0s'\nmax_failure_rate = -1.0\nmin_granted_ratio = 2.0\n",
         );
         let all = [
             "source",
@@ -336,6 +354,7 @@ mod tests {
             "store_dir",
             "name",
             "poll_interval",
+            "labels",
             "trial_time",
             "max_trial_time",
             "max_failure_rate",

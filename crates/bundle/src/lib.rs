@@ -17,6 +17,7 @@
 //! |---|---|
 //! | [`bundle`] | the file format |
 //! | [`key`] | the keys of signers |
+//! | [`label`] | the labels of members |
 //! | [`share`] | the canary share |
 //! | [`config`] | `[distribution]` |
 //! | `source` | polls of a path, an HTTP URL or a fleet |
@@ -35,6 +36,7 @@ pub mod bundle;
 pub mod config;
 mod health;
 pub mod key;
+pub mod label;
 mod member_config;
 mod record;
 mod rollout;
@@ -49,6 +51,7 @@ pub use bundle::FileSource;
 pub use bundle::{Bundle, BundleError, BundleHeader};
 pub use config::DistributionConfig;
 pub use health::HealthSample;
+pub use label::Label;
 pub use member_config::MemberConfig;
 pub use share::CanaryShare;
 pub use startup::{Startup, role_file};

@@ -137,7 +137,7 @@ impl Rollout {
     }
 
     fn is_canary(&self, offer: &BundleHeader) -> bool {
-        offer.canary.contains(&self.config.name, offer.version)
+        offer.is_for(&self.config.name, &self.config.labels)
     }
 
     /// Returns the time, in seconds since 1970, at which a member that is no canary applies a
@@ -209,10 +209,13 @@ impl Rollout {
         }
         if let Some(offer) = &self.offer {
             let remaining = self.available_at(offer).map(|at| at.saturating_sub(now.wall));
+            let label = offer.label.map(|label| format!(" and those of label {label}"));
             let reason = format!(
-                "version {} is on trial at {} of the members, and this member is none of these \
+                "version {} is on trial at {} of the members{}, and this member is none of these \
                  canaries",
-                offer.version, offer.canary
+                offer.version,
+                offer.canary,
+                label.unwrap_or_default()
             );
             return ("waiting", Some(reason), remaining);
         }

@@ -20,6 +20,8 @@ pub struct CanaryShare(u16);
 impl CanaryShare {
     /// All members.
     pub const ALL: Self = Self(10_000);
+    /// No member.
+    pub const NONE: Self = Self(0);
 
     /// Returns a share of `hundredths` of a percent; none if there are more than 10000.
     pub fn from_hundredths(hundredths: u16) -> Option<Self> {

@@ -179,8 +179,7 @@ mod tests {
         let files = BTreeMap::from([("gate.toml".to_owned(), vec![b'#'; 100])]);
         let mut written = RolloutRecord::default();
         for version in 1..=5 {
-            let header =
-                BundleHeader { version, created: 1, canary: CanaryShare::ALL, staged: false };
+            let header = BundleHeader::new(version, 1, CanaryShare::ALL);
             let packed = pack(&header, &files, &key).unwrap();
             store.write_bundle(&Bundle::open(packed, None).unwrap()).unwrap();
             written.start_trial(version);

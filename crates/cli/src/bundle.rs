@@ -240,8 +240,7 @@ fn pack_bundle(args: &PackArgs) -> anyhow::Result<ExitCode> {
         );
     }
     let created = SystemTime::UNIX_EPOCH.elapsed().context("the clock is before 1970")?.as_secs();
-    let header =
-        BundleHeader { version: args.version, created, canary: args.canary, staged: false };
+    let header = BundleHeader::new(args.version, created, args.canary);
     let bytes = pack(&header, &files, &secret(&args.key)?)?;
     let bundle = Bundle::open(bytes, None)?;
     let roles = check_bundle(&bundle)?;
@@ -265,7 +264,7 @@ fn release(args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
         args.file.display(),
         bundle.header().canary
     );
-    let bundle = Bundle::open(bundle.release(args.canary, false, &key)?, None)?;
+    let bundle = Bundle::open(bundle.release(args.canary, &key)?, None)?;
     write(args.output.as_ref().unwrap_or(&args.file), bundle.bytes())?;
     print_summary(&bundle, "signed again")
 }
@@ -310,7 +309,7 @@ fn time_text(seconds: u64) -> String {
 
 fn show(file: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let bundle = open(file, None)?;
-    let BundleHeader { version, created, canary, staged } = *bundle.header();
+    let BundleHeader { version, created, canary, staged, label } = *bundle.header();
     let mut out = std::io::stdout().lock();
     let digest = |content: &[u8]| hexadecimal(&Sha256::digest(content));
     if json {
@@ -321,6 +320,7 @@ fn show(file: &Path, json: bool) -> anyhow::Result<ExitCode> {
             "created": created,
             "canary_percent": f64::from(canary.hundredths()) / 100.0,
             "staged": staged,
+            "label": label.map(|label| label.to_string()),
             "signer": bundle.signer().to_string(),
             "contents": hexadecimal(bundle.contents()),
             "files": files,
@@ -329,8 +329,10 @@ fn show(file: &Path, json: bool) -> anyhow::Result<ExitCode> {
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let label = label.map(|label| format!(", label {label}")).unwrap_or_default();
     let only = if staged { ", for no other members" } else { "" };
-    writeln!(out, "version {version}, packed {}, canary share {canary}{only}", time_text(created))?;
+    let packed = time_text(created);
+    writeln!(out, "version {version}, packed {packed}, canary share {canary}{label}{only}")?;
     writeln!(out, "signed by {} (not checked against trusted keys)", bundle.signer())?;
     for (name, content) in bundle.files() {
         writeln!(out, "{} {:>9} {name}", digest(content), content.len())?;

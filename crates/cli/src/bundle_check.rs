@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     fn bundle(version: u64, files: &[(&str, &str)], key: &SecretKey) -> Bundle {
-        let header = BundleHeader { version, created: 1, canary: CanaryShare::ALL, staged: false };
+        let header = BundleHeader::new(version, 1, CanaryShare::ALL);
         let file = |(name, text): &(&str, &str)| ((*name).to_owned(), text.as_bytes().to_vec());
         let files: BTreeMap<_, _> = files.iter().map(file).collect();
         Bundle::open(pack(&header, &files, key).unwrap(), None).unwrap()

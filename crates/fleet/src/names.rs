@@ -51,8 +51,8 @@ pub enum RolloutState {
 pub struct RolloutRecord {
     /// The version of the bundle.
     pub version: u64,
-    /// The share of members of the stage, such as `5 %`.
-    pub share: String,
+    /// The stage: a share of the members, such as `5 %`, or a label.
+    pub stage: String,
     /// The state.
     pub state: RolloutState,
     /// The reason of the state.

@@ -91,12 +91,7 @@ impl Fixture {
 
     /// Writes a version to the source and polls it.
     fn offer(&mut self, version: u64, share: CanaryShare, text: &str) {
-        let header = BundleHeader {
-            version,
-            created: now(self.agent.start).wall,
-            canary: share,
-            staged: false,
-        };
+        let header = BundleHeader::new(version, now(self.agent.start).wall, share);
         let files = BTreeMap::from([("gate.toml".to_owned(), text.as_bytes().to_vec())]);
         let bytes = pack(&header, &files, &self.key).unwrap();
         fib::image::replace_with_mode(&self.folder.join("source"), &bytes, 0o600).unwrap();

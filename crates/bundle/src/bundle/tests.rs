@@ -3,12 +3,7 @@
 use super::*;
 
 fn header() -> BundleHeader {
-    BundleHeader {
-        version: 7,
-        created: 1_800_000_000,
-        canary: CanaryShare::from_hundredths(1000).unwrap(),
-        staged: false,
-    }
+    BundleHeader::new(7, 1_800_000_000, CanaryShare::from_hundredths(1000).unwrap())
 }
 
 fn files() -> BTreeMap<String, Vec<u8>> {
@@ -51,20 +46,31 @@ fn open_returns_the_packed_files() {
     assert_eq!(bundle.file("deny.txt"), None);
     assert_eq!(repack(&bundle, &key), bytes);
     // Another share has another signature of the same contents.
-    let all = Bundle::open(bundle.release(CanaryShare::ALL, false, &key).unwrap(), None).unwrap();
+    let all = Bundle::open(bundle.release(CanaryShare::ALL, &key).unwrap(), None).unwrap();
     assert_eq!(all.contents(), bundle.contents());
     assert_eq!((all.header().canary, all.header().version), (CanaryShare::ALL, 7));
     assert_ne!(all.bytes(), bundle.bytes());
     assert!(!all.header().staged);
-    let stage = bundle.release(bundle.header().canary, true, &key).unwrap();
+    let stage = bundle.sign_stage(bundle.header().canary, None, &key).unwrap();
     assert!(Bundle::open(stage.clone(), None).unwrap().header().staged);
     // The only difference is the flag, and another flag is refused.
     assert_eq!((bytes[31], stage[31]), (0, 1));
     let mut unknown = stage[..stage.len() - SIGNATURE_LEN].to_vec();
-    unknown[31] = 3;
+    unknown[31] = 4;
     let signature = key.sign(&unknown);
     unknown.extend(signature);
     assert!(Bundle::open(unknown, None).unwrap_err().to_string().contains("does not know"));
+    // A label follows the header.
+    let label: Label = "edge".parse().unwrap();
+    let labelled = bundle.sign_stage(bundle.header().canary, Some(label), &key).unwrap();
+    assert_eq!(labelled[31..37], *b"\x03\x04edge");
+    let labelled = Bundle::open(labelled, None).unwrap();
+    assert_eq!(labelled.header().label, Some(label));
+    assert_eq!(labelled.contents(), bundle.contents());
+    let other = "core".parse().unwrap();
+    let none = CanaryShare::NONE;
+    let header = BundleHeader { canary: none, ..*labelled.header() };
+    assert!(header.is_for("any", &[other, label]) && !header.is_for("any", &[other]));
 }
 
 #[test]

@@ -46,12 +46,13 @@ impl TestMember {
     }
 
     fn offer(&mut self, version: u64, canary: CanaryShare) -> Eligibility {
-        self.offer_stage(version, canary, false)
+        let created = CREATED + self.seconds;
+        self.rollout.offer(BundleHeader::new(version, created, canary))
     }
 
-    fn offer_stage(&mut self, version: u64, canary: CanaryShare, staged: bool) -> Eligibility {
-        let created = CREATED + self.seconds;
-        self.rollout.offer(BundleHeader { version, created, canary, staged })
+    fn offer_stage(&mut self, version: u64, canary: CanaryShare, label: &str) -> Eligibility {
+        let header = BundleHeader::new(version, CREATED, canary);
+        self.rollout.offer(BundleHeader { staged: true, label: label.parse().ok(), ..header })
     }
 
     /// Advances the clock by a second, and executes the action of that step.
@@ -96,7 +97,7 @@ fn canary_applies_a_version_at_once_and_others_after_the_delay() {
         (TestMember::new(RolloutRecord::default()), TestMember::new(RolloutRecord::default()));
     assert_eq!(canary.state(), "local");
     assert_eq!(canary.offer(1, CanaryShare::ALL), Eligibility::New);
-    assert_eq!(other.offer(1, CanaryShare::from_hundredths(0).unwrap()), Eligibility::New);
+    assert_eq!(other.offer(1, CanaryShare::NONE), Eligibility::New);
     assert_eq!(canary.run_until_action(0), (Action::Apply, 1));
     assert_eq!((canary.state(), canary.in_force()), ("canary", Some(1)));
     assert_eq!(canary.run_until_action(0), (Action::Confirm(None), 30));
@@ -111,19 +112,25 @@ fn canary_applies_a_version_at_once_and_others_after_the_delay() {
 }
 
 #[test]
-fn staged_version_is_applied_by_its_share_alone() {
-    let none = CanaryShare::from_hundredths(0).unwrap();
+fn staged_version_is_applied_by_its_share_and_label_alone() {
+    let none = CanaryShare::NONE;
     let mut member = TestMember::new(RolloutRecord::default());
-    member.offer_stage(1, none, true);
+    member.offer_stage(1, none, "");
     assert_eq!(member.run_until_action(0), (Action::None, 100_000));
     assert_eq!((member.state(), member.rollout.state(member.now()).2), ("waiting", None));
-    member.offer_stage(1, CanaryShare::ALL, true);
+    member.offer_stage(1, none, "core");
+    assert_eq!(member.second(0), Action::None);
+    assert!(member.rollout.state(member.now()).1.unwrap().contains("and those of label core"));
+    member.offer_stage(1, none, "edge");
+    assert_eq!(member.run_until_action(0), (Action::Apply, 1));
+    member.run_until_action(0);
+    member.offer_stage(2, CanaryShare::ALL, "");
     assert_eq!(member.run_until_action(0), (Action::Apply, 1));
 }
 
 #[test]
 fn waiting_member_applies_a_larger_share_at_once_and_skips_withdrawn_versions() {
-    let none = CanaryShare::from_hundredths(0).unwrap();
+    let none = CanaryShare::NONE;
     let mut member = TestMember::new(RolloutRecord::default());
     member.offer(1, none);
     assert_eq!(member.second(0), Action::None);

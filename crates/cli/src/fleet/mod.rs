@@ -21,7 +21,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use bundle::state::MemberKeys;
 use clap::Subcommand;
 use fleet::{Access, Broker, FleetUrl, RolloutRecord, RolloutState};
@@ -102,7 +102,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Verb::Rollback(args) => rollout::roll_back(args),
         Verb::Status(args) => status::run(args),
         Verb::Remove { servers, name } => {
-            servers.connect()?.remove_member(name)?;
+            let broker = servers.connect()?;
+            let has_state = !broker.members(std::iter::once(name.as_str()))?.is_empty();
+            ensure!(has_state, "{}: no member {name} has reported", broker.url());
+            broker.remove_member(name)?;
             print(&format!("{name}: removed"))
         }
     }
@@ -126,7 +129,7 @@ fn change_state(
         format!("{}: no rollout is {is}", broker.url())
     })?;
     let line =
-        format!("rollout of version {}, stage {}: {}", record.version, record.share, text(to));
+        format!("rollout of version {}, stage {}: {}", record.version, record.stage, text(to));
     broker.put_rollout(&RolloutRecord { state: to, ..record })?;
     print(&line)
 }

@@ -7,22 +7,24 @@
 //!                                                             the time is over ─► stopped
 //! ```
 //!
-//! Members outside the share of the last signed stage never apply the version, so a rollout that stops
+//! A stage is a share of the members or a label. Members outside the last signed stage never apply the version, so a rollout that stops
 //! at any moment, with this command or without it, stays where it is. A member that is silent when a stage
 //! begins is not waited for: it follows when it returns.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail, ensure};
-use bundle::bundle::{MAX_BUNDLE_BYTES, pack};
+use bundle::bundle::{BundleError, MAX_BUNDLE_BYTES, pack};
 use bundle::key::SecretKey;
 use bundle::state::MemberKeys;
-use bundle::{Bundle, BundleHeader, CanaryShare};
+use bundle::{Bundle, BundleHeader, CanaryShare, Label};
 use fleet::{Broker, RolloutRecord, RolloutState};
 
 use super::status::{Member, Members};
@@ -49,9 +51,9 @@ pub(super) struct Args {
     /// Names and public keys of the members, a line each
     #[arg(long, value_name = "FILE")]
     members: PathBuf,
-    /// Shares of the members, in ascending order; the last is all of them
-    #[arg(long, value_name = "SHARES", value_delimiter = ',', default_value = "5%,25%,100%")]
-    stages: Vec<CanaryShare>,
+    /// Labels of members, or shares of them in ascending order; the last is all of them
+    #[arg(long, value_name = "STAGES", value_delimiter = ',', default_value = "5%,25%,100%")]
+    stages: Vec<Stage>,
     /// Longest time of a stage, in seconds: at least the trial time of the members
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     stage_timeout: u64,
@@ -68,6 +70,66 @@ pub(super) struct RollbackArgs {
     /// Version whose files the members are to have [default: the last complete one before the current one]
     #[arg(long, value_name = "N")]
     version: Option<u64>,
+}
+
+/// The members that a stage is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Share(CanaryShare),
+    Label(Label),
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share(share) => share.fmt(f),
+            Self::Label(label) => write!(f, "label {label}"),
+        }
+    }
+}
+
+impl FromStr for Stage {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.ends_with('%') {
+            return text.parse().map(Self::Share).map_err(|error| format!("{error}"));
+        }
+        let label = text.parse().map(Self::Label);
+        label.map_err(|_| format!("{text:?} is neither a share, such as 5%, nor a label"))
+    }
+}
+
+impl Stage {
+    /// Signs a bundle for the stage.
+    fn sign(self, bundle: &Bundle, key: &SecretKey) -> Result<Vec<u8>, BundleError> {
+        match self {
+            Self::Share(CanaryShare::ALL) => bundle.release(CanaryShare::ALL, key),
+            Self::Share(share) => bundle.sign_stage(share, None, key),
+            Self::Label(label) => bundle.sign_stage(CanaryShare::NONE, Some(label), key),
+        }
+    }
+
+    /// Returns whether a member is of the stage of a version. A member that has not reported has no labels.
+    fn contains(self, member: &Member, version: u64) -> bool {
+        match self {
+            Self::Share(share) => share.contains(&member.name, version),
+            Self::Label(label) => member
+                .distribution()
+                .is_some_and(|status| status.labels.iter().any(|own| own == label.as_str())),
+        }
+    }
+}
+
+/// Returns whether the shares of stages ascend, and the last one is all members.
+fn are_valid(stages: &[Stage]) -> bool {
+    let share = |stage: &Stage| match stage {
+        Stage::Share(share) => Some(*share),
+        Stage::Label(_) => None,
+    };
+    let shares: Vec<CanaryShare> = stages.iter().filter_map(share).collect();
+    shares.windows(2).all(|pair| pair[0] < pair[1])
+        && stages.last() == Some(&Stage::Share(CanaryShare::ALL))
 }
 
 /// The end of a stage.
@@ -89,10 +151,9 @@ struct Rollout<'a> {
 
 /// Runs the stages.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let ascending = args.stages.windows(2).all(|pair| pair[0] < pair[1]);
     ensure!(
-        ascending && args.stages.last() == Some(&CanaryShare::ALL),
-        "--stages: the shares must ascend and end with 100%, such as 5%,25%,100%"
+        are_valid(&args.stages),
+        "--stages: the shares must ascend and end with 100%, such as 5%,25%,100% or edge,10%,100%"
     );
     let key = load_key(&args.key)?;
     let bytes =
@@ -101,6 +162,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .with_context(|| args.file.display().to_string())?;
     check_bundle(&bundle)?;
     let keys = read_members(&args.members)?;
+    ensure!(
+        keys.names().next().is_some(),
+        "{}: no members: add a line with a name and a public key for each",
+        args.members.display()
+    );
     let stop = flag_on_signals(&[SIGINT, SIGTERM])?;
     let broker = args.servers.connect()?;
     let version = bundle.header().version;
@@ -122,16 +188,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let timeout = Duration::from_secs(args.stage_timeout);
     let rollout = Rollout { broker, keys, bundle, key, timeout, stop: &stop };
     rollout.forget_old_versions();
-    for share in &args.stages {
-        match rollout.run_stage(*share)? {
+    for stage in &args.stages {
+        match rollout.run_stage(*stage)? {
             Outcome::Complete => {}
             Outcome::Stopped(reason) => {
-                rollout.record(*share, RolloutState::Stopped, Some(reason.clone()))?;
-                bail!("version {version} stopped at {share} of the members: {reason}");
+                rollout.record(*stage, RolloutState::Stopped, Some(reason.clone()))?;
+                bail!("version {version} stopped at stage {stage}: {reason}");
             }
         }
     }
-    rollout.record(CanaryShare::ALL, RolloutState::Complete, None)?;
+    rollout.record(Stage::Share(CanaryShare::ALL), RolloutState::Complete, None)?;
     rollout.retry(|broker| Ok(broker.add_complete_version(version)?))?;
     print(&format!("version {version}: complete"))
 }
@@ -147,12 +213,12 @@ impl Rollout<'_> {
 
     fn record(
         &self,
-        share: CanaryShare,
+        stage: Stage,
         state: RolloutState,
         reason: Option<String>,
     ) -> anyhow::Result<()> {
         let record =
-            RolloutRecord { version: self.version(), share: share.to_string(), state, reason };
+            RolloutRecord { version: self.version(), stage: stage.to_string(), state, reason };
         self.retry(|broker| Ok(broker.put_rollout(&record)?))
     }
 
@@ -185,28 +251,28 @@ impl Rollout<'_> {
         }
     }
 
-    /// Runs a stage, until all members of its share that are not silent have confirmed the version.
-    fn run_stage(&self, share: CanaryShare) -> anyhow::Result<Outcome> {
+    /// Runs a stage, until all of its members that are not silent have confirmed the version.
+    fn run_stage(&self, stage: Stage) -> anyhow::Result<Outcome> {
         let version = self.version();
-        if let Some(outcome) = self.wait_while_paused(share)? {
+        if let Some(outcome) = self.wait_while_paused(stage)? {
             return Ok(outcome);
         }
         let before = self.retry(|broker| Members::read(broker, &self.keys))?;
         let (silent, expected): (Vec<&Member>, Vec<&Member>) = before
             .members
             .iter()
-            .filter(|member| share.contains(&member.name, version))
+            .filter(|member| stage.contains(member, version))
             .partition(|member| member.is_silent());
         for member in silent {
             eprintln!("fingerpost: {} is silent: it follows when it returns", member.name);
         }
         let expected: BTreeSet<&str> = expected.iter().map(|member| member.name.as_str()).collect();
-        self.record(share, RolloutState::Running, None)?;
-        let bytes = self.bundle.release(share, share != CanaryShare::ALL, &self.key)?;
+        self.record(stage, RolloutState::Running, None)?;
+        let bytes = stage.sign(&self.bundle, &self.key)?;
         self.retry(|broker| Ok(broker.put_bundle(version, &bytes)?))?;
         writeln!(
             std::io::stdout(),
-            "version {version}: stage {share}, {} of {} members",
+            "version {version}: stage {stage}, {} of {} members",
             expected.len(),
             before.members.len()
         )?;
@@ -236,7 +302,7 @@ impl Rollout<'_> {
     }
 
     /// Waits while an operator has paused the rollout of this version.
-    fn wait_while_paused(&self, next: CanaryShare) -> anyhow::Result<Option<Outcome>> {
+    fn wait_while_paused(&self, next: Stage) -> anyhow::Result<Option<Outcome>> {
         let mut is_reported = false;
         loop {
             let record = self.retry(|broker| Ok(broker.rollout()?))?;
@@ -299,13 +365,13 @@ pub(super) fn roll_back(args: &RollbackArgs) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("version {earlier} of {}", broker.url()))?;
     let created = SystemTime::UNIX_EPOCH.elapsed().context("the clock is before 1970")?.as_secs();
     let version = current + 1;
-    let header = BundleHeader { version, created, canary: CanaryShare::ALL, staged: false };
+    let header = BundleHeader::new(version, created, CanaryShare::ALL);
     let files = bundle.files().map(|(name, content)| (name.to_owned(), content.to_vec()));
     let bytes = pack(&header, &files.collect(), &key)?;
     broker.put_bundle(version, &bytes)?;
     broker.put_rollout(&RolloutRecord {
         version,
-        share: CanaryShare::ALL.to_string(),
+        stage: CanaryShare::ALL.to_string(),
         state: RolloutState::Complete,
         reason: Some(format!("rollback of version {current} to the files of version {earlier}")),
     })?;
@@ -330,6 +396,29 @@ mod tests {
         };
         let state = MemberState::now("site", distribution);
         Member { name: name.to_owned(), state: Some((state, Duration::ZERO)) }
+    }
+
+    #[test]
+    fn stages_are_labels_and_ascending_shares() {
+        let stages = |text: &str| -> Vec<Stage> {
+            text.split(',').map(|stage| stage.parse().unwrap()).collect()
+        };
+        for (text, valid) in [
+            ("100%", true),
+            ("edge,5%,core,100%", true),
+            ("5%,5%,100%", false),
+            ("5%", false),
+            ("100%,edge", false),
+        ] {
+            assert_eq!(are_valid(&stages(text)), valid, "{text}");
+        }
+        assert!("5 percent".parse::<Stage>().is_err() && "101%".parse::<Stage>().is_err());
+        let mut labelled = member("a", 7, "confirmed", &[]);
+        let (state, _) = labelled.state.as_mut().unwrap();
+        state.distribution.labels = vec!["edge".to_owned()];
+        let edge: Stage = "edge".parse().unwrap();
+        assert!(edge.contains(&labelled, 7));
+        assert!(!edge.contains(&member("b", 7, "confirmed", &[]), 7));
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Drop for Server {
 impl Server {
     fn start(args: &Args) -> anyhow::Result<Self> {
         fs::create_dir_all(&args.store)
-            .with_context(|| format!("creating {}", args.store.display()))?;
+            .with_context(|| format!("creating {}, which --store names", args.store.display()))?;
         let mut command = Command::new("nats-server");
         command.arg("--jetstream").arg("--store_dir").arg(&args.store);
         command.arg("--addr").arg(args.listen.ip().to_string());

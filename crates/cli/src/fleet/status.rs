@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             writeln!(
                 out,
                 "rollout of version {}: {state}, stage {}{reason}",
-                rollout.version, rollout.share
+                rollout.version, rollout.stage
             )?;
         }
         let silent = found.members.iter().filter(|member| member.is_silent()).count();
@@ -158,6 +158,9 @@ fn write_member(out: &mut impl Write, member: &Member) -> std::io::Result<()> {
         status.state.replace('_', " "),
         age.as_secs()
     )?;
+    if !status.labels.is_empty() {
+        write!(out, ", {}", status.labels.join(", "))?;
+    }
     for text in status.reason.iter().chain(&status.last_error) {
         write!(out, "\n    {text}")?;
     }
