@@ -117,7 +117,7 @@ echo "without the queue, by a reload"
 # Whether the router's process has the program that counts what the host sends.
 counts_host() {
     local id
-    for id in $(sed -n 's/^prog_id:[[:space:]]*//p' "/proc/$router/fdinfo/"* | sort -u); do
+    for id in $({ sed -n 's/^prog_id:[[:space:]]*//p' "/proc/$router/fdinfo/"* 2>/dev/null || true; } | sort -u); do
         bpftool prog show id "$id" | has_line 'name fp_host_egress' && return 0
     done
     return 1

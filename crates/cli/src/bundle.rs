@@ -353,6 +353,9 @@ pub(crate) fn write_distribution(
     let state = status.state.replace('_', " ");
     writeln!(out, "{}: {version}, {state}{remaining}", status.name)?;
     status.reason.iter().try_for_each(|reason| writeln!(out, "    {reason}"))?;
+    if !status.labels.is_empty() {
+        writeln!(out, "labels {}", status.labels.join(", "))?;
+    }
     writeln!(out, "source {}", status.source)?;
     status.last_error.iter().try_for_each(|error| writeln!(out, "    {error}"))?;
     if let Some(offered) = status.offered {

@@ -22,6 +22,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most versions in the record of complete ones.
 const MAX_COMPLETE: usize = 8;
+/// Time limit of a bundle of 64 MiB.
+const OBJECT_TIMEOUT: Duration = Duration::from_secs(300);
 /// Requests that are on their way at the same time.
 const REQUESTS: usize = 64;
 
@@ -113,9 +115,16 @@ impl Broker {
 
     /// Waits for a call.
     fn wait<T>(&self, call: impl Future<Output = Result<T, String>>) -> Result<T, BrokerError> {
-        let done = self.runtime.block_on(async { timeout(TIMEOUT, call).await });
-        let done =
-            done.unwrap_or_else(|_| Err(format!("no answer within {} s", TIMEOUT.as_secs())));
+        self.wait_within(TIMEOUT, call)
+    }
+
+    fn wait_within<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, BrokerError> {
+        let done = self.runtime.block_on(async { timeout(limit, call).await });
+        let done = done.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs())));
         done.map_err(|message| BrokerError { url: self.url.clone(), message })
     }
 
@@ -230,7 +239,7 @@ impl Broker {
     ///
     /// As [`Broker::current`].
     pub fn put_bundle(&self, version: u64, bytes: &[u8]) -> Result<(), BrokerError> {
-        self.wait(async {
+        self.wait_within(OBJECT_TIMEOUT, async {
             let store = self.context.get_object_store(&self.names.bundles).await.map_err(text)?;
             let name = version.to_string();
             store.put(name.as_str(), &mut &bytes[..]).await.map(drop).map_err(text)
@@ -244,7 +253,7 @@ impl Broker {
     ///
     /// As [`Broker::current`], and that the version is not there.
     pub fn bundle(&self, version: u64, max_bytes: usize) -> Result<Vec<u8>, BrokerError> {
-        self.wait(async {
+        self.wait_within(OBJECT_TIMEOUT, async {
             let stream = self.context.get_stream_no_info(self.names.bundle_stream()).await;
             let stream = stream.map_err(text)?;
             read_object(&stream, &self.names.bundles, &version.to_string(), max_bytes).await

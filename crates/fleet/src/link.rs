@@ -218,6 +218,10 @@ impl Session {
                 connections = count;
                 done = self.read_current(&context).await;
                 next = Instant::now() + if done.is_ok() { self.interval } else { RETRY };
+                if done.is_ok() {
+                    // An error that the server has reported before, if any, is over.
+                    lock(&self.shared.connection).error = None;
+                }
                 *lock(&self.shared.error) = done.clone().err();
             }
             if done.is_ok() && self.wanted.is_some() && self.wanted != self.read {
