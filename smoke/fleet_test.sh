@@ -46,7 +46,7 @@ pack() { # VERSION [KEY]: a policy that names its version, for all members
 }
 
 # The last of them signs with a key that the list does not have.
-launch site "$FINGERPOST_BENCH" fleet "$url" --members "$members" --forged 1 --public "$work/site.key.pub" \
+launch site "$FINGERPOST_BENCH" fleet "$url" --members "$members" --forged 1 --attacked 11 --public "$work/site.key.pub" \
     --folder "$work/members" >"$work/members.log" 2>&1
 bench=$launched
 wait_for 30 grep -q ready "$work/members.log" || fail "no members: $(cat "$work/members.log")"
@@ -91,6 +91,22 @@ fleet status "$url" --members "$work/members/members" >"$work/status.txt" || ref
 grep -q '^refused: m0: forged: signed with' "$work/status.txt" || fail "no forged state: $(cat "$work/status.txt")"
 grep -q '^refused: grantor: not in the list of members' "$work/status.txt" || fail "no unknown member: $(cat "$work/status.txt")"
 echo "   $all members report; a forged state and an unknown member are refused"
+
+# m0 to m10 report an attack, and m0's is refused: the sums are of ten, whatever they have published again.
+code=0
+fleet attacks "$url" --members "$work/list" -j >"$work/attacks.json" || code=$?
+[ "$code" -eq 1 ] || fail "a refused state, and attacks ends with $code"
+json '
+sums = sum(1000 + n for n in range(1, 11)), sum(2000 + n for n in range(1, 11))
+assert (d["dropped_rate"], d["received_rate"], d["gates_under_attack"]) == (*sums, 10), d
+assert d["dropped"] == {"declined": sums[0]}, d
+got = {of["destination"]: of["dropped_rate"] for of in d["destinations"]}
+assert got == {f"192.0.2.{i}": sum(1000 + n for n in range(1, 11) if n % 4 == i) for i in range(4)}, got
+' <"$work/attacks.json" || fail "attacks: $(cat "$work/attacks.json")"
+fleet attacks "$url" --members "$work/list" >"$work/attacks.txt" || true
+grep -q '10 gates under attack since .* 20055 packets/s, of which 10055 are dropped' "$work/attacks.txt" ||
+    fail "attacks: $(cat "$work/attacks.txt")"
+echo "   an attack on ten gates is added up once"
 
 pack 1
 rollout 1 --stages 100% >"$work/rollout.log" 2>&1 || fail "version 1: $(cat "$work/rollout.log")"

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use api::{AttackReport, AttackedDestination};
 use bundle::config::{BundleSource, FleetMembership, TrialLimits};
 use bundle::key::{PublicKey, SecretKey};
 use bundle::{
@@ -51,6 +52,9 @@ pub(crate) struct Args {
     /// Members whose states are signed with another key than that of the list
     #[arg(long, value_name = "N", default_value_t = 0)]
     forged: u32,
+    /// Members that report an attack: mN drops 1000 + N packets a second of 2000 + N, for 192.0.2.(N mod 4)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    attacked: u32,
     /// Time of a trial, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     trial: u64,
@@ -60,6 +64,7 @@ pub(crate) struct Args {
 #[derive(Debug)]
 struct Member {
     start: Instant,
+    attack: Option<AttackReport>,
     version: AtomicU64,
     fails: AtomicBool,
     failures: AtomicU64,
@@ -84,6 +89,29 @@ impl DistributionMember for Member {
         }
         let failures = self.failures.load(Ordering::Relaxed);
         HealthSample { failures, decided, granted: decided, silent_grantors: 0 }
+    }
+
+    fn attack(&self) -> Option<AttackReport> {
+        self.attack.clone()
+    }
+}
+
+/// The attack that a member reports.
+fn attack(number: u32) -> AttackReport {
+    let (received_rate, dropped_rate) = (2000 + u64::from(number), 1000 + u64::from(number));
+    let destination = AttackedDestination {
+        destination: [192, 0, 2, (number % 4) as u8].into(),
+        received_rate: received_rate as f64,
+        dropped_rate: dropped_rate as f64,
+    };
+    AttackReport {
+        began: 1_800_000_000.0,
+        ended: None,
+        received_rate,
+        dropped_rate,
+        dropped_peak: dropped_rate,
+        dropped: [("declined".to_owned(), dropped_rate)].into(),
+        destinations: vec![destination],
     }
 }
 
@@ -124,7 +152,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     write(&args.folder.join("members"), &list)?;
     let mut running = Vec::new();
     for number in 0..args.members {
-        running.push(start(&config(args, public, number)).map_err(|error| anyhow!(error))?);
+        let attack = (number < args.attacked).then(|| attack(number));
+        let member = start(&config(args, public, number), attack);
+        running.push(member.map_err(|error| anyhow!(error))?);
     }
     writeln!(std::io::stdout(), "ready").context("writing to standard output")?;
     loop {
@@ -144,10 +174,14 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// Starts a member with the version that its store has.
-fn start(config: &DistributionConfig) -> Result<(Arc<Member>, Agent), String> {
+fn start(
+    config: &DistributionConfig,
+    attack: Option<AttackReport>,
+) -> Result<(Arc<Member>, Agent), String> {
     let (startup, loaded) = Startup::open(Some(config), |bundle| Ok(Arc::clone(bundle)))?;
     let member = Member {
         start: Instant::now(),
+        attack,
         version: AtomicU64::new(0),
         fails: AtomicBool::new(false),
         failures: AtomicU64::new(0),

@@ -20,6 +20,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 mod access;
+mod attack;
 mod block;
 mod capture;
 mod distribution;
@@ -30,6 +31,7 @@ mod grantor;
 mod trace;
 
 pub use access::{AccessInterface, AccessList, AccessRule};
+pub use attack::{AttackReport, AttackedDestination};
 pub use block::{BlockLine, BlockList, BlockedPrefix};
 pub use capture::{CaptureConditions, CaptureDirection, CaptureState, CapturedPacket};
 pub use distribution::DistributionStatus;

@@ -29,8 +29,8 @@ use super::record::Eligibility;
 use super::rollout::{Action, Rollout, Timestamp};
 use super::source::SourcePoller;
 use super::store::{self, BundleStore};
-use api::DistributionStatus;
 use api::EventKind;
+use api::{AttackReport, DistributionStatus};
 use threads::{Rights, Stop, Task};
 
 /// Interval between two health samples.
@@ -60,6 +60,11 @@ pub trait DistributionMember: Send + Sync {
 
     /// Returns the current counts.
     fn sample(&self) -> HealthSample;
+
+    /// Returns the last attack that it has seen, for its fleet. Only gates see attacks.
+    fn attack(&self) -> Option<AttackReport> {
+        None
+    }
 }
 
 /// A command of an operator.
@@ -508,7 +513,7 @@ impl AgentLoop {
             last_error: self.poll_error.as_ref().or(self.last_error.as_ref()).cloned(),
             counts: counts.collect(),
         };
-        self.poller.publish(&status);
+        self.poller.publish(&status, || self.member.attack());
         *lock(&self.status.status) = status;
     }
 }

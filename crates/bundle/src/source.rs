@@ -19,7 +19,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use api::DistributionStatus;
+use api::{AttackReport, DistributionStatus};
 use fetch::{Client, Fetched};
 use fleet::Link;
 use nix::fcntl::OFlag;
@@ -27,7 +27,7 @@ use nix::fcntl::OFlag;
 use super::bundle::{BundleError, MAX_BUNDLE_BYTES};
 use super::config::{BundleSource, DistributionConfig};
 use super::key::SecretKey;
-use super::state::{MemberState, STATE_INTERVAL};
+use super::state::{ATTACK_INTERVAL, MemberState, STATE_INTERVAL};
 use threads::Stop;
 
 /// Interval at which bundles of a fleet are taken from its thread: that of health samples.
@@ -57,24 +57,25 @@ pub(super) enum SourcePoller {
 pub(super) struct FleetPoller {
     link: Link,
     key: SecretKey,
-    published: Option<(Instant, DistributionStatus)>,
+    published: Option<(Instant, DistributionStatus, Option<AttackReport>)>,
 }
 
 impl FleetPoller {
     /// Publishes the member's state if it has changed, or if the last one is old.
-    fn publish(&mut self, mut status: DistributionStatus) {
+    fn publish(&mut self, mut status: DistributionStatus, attack: Option<AttackReport>) {
         // They change all the time, and say nothing about the rollout.
         status.counts.clear();
         status.remaining_seconds = None;
-        let is_recent = |(at, last): &(Instant, DistributionStatus)| {
-            at.elapsed() < STATE_INTERVAL && *last == status
-        };
-        if self.published.as_ref().is_some_and(is_recent) {
-            return;
+        if let Some((at, last, reported)) = &self.published {
+            // The counts of an attack change all the time, too.
+            let limit = if attack == *reported { STATE_INTERVAL } else { ATTACK_INTERVAL };
+            if at.elapsed() < limit && *last == status {
+                return;
+            }
         }
-        let state = MemberState::now(self.link.url().fleet(), status.clone());
+        let state = MemberState::now(self.link.url().fleet(), status.clone(), attack.clone());
         self.link.publish(state.sign(&self.key));
-        self.published = Some((Instant::now(), status));
+        self.published = Some((Instant::now(), status, attack));
     }
 }
 
@@ -107,9 +108,13 @@ impl SourcePoller {
     }
 
     /// Publishes the member's state to its fleet, if it has one.
-    pub(super) fn publish(&mut self, status: &DistributionStatus) {
+    pub(super) fn publish(
+        &mut self,
+        status: &DistributionStatus,
+        attack: impl FnOnce() -> Option<AttackReport>,
+    ) {
         if let Self::Fleet(poller) = self {
-            poller.publish(status.clone());
+            poller.publish(status.clone(), attack());
         }
     }
 

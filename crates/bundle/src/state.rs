@@ -16,17 +16,19 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::key::{PublicKey, SecretKey};
-use api::{DistributionStatus, hexadecimal};
+use api::{AttackReport, DistributionStatus, hexadecimal};
 
 /// Precedes a state in the signed bytes, so that no other signature of the key is one of a state.
 const CONTEXT: &[u8] = b"fingerpost member state 1\0";
 /// The longest interval between two states of a member.
 pub const STATE_INTERVAL: Duration = Duration::from_secs(10);
+/// The interval between two states of a member under attack.
+pub const ATTACK_INTERVAL: Duration = Duration::from_secs(2);
 /// A member whose last state is older is silent.
 pub const SILENCE: Duration = Duration::from_secs(30);
 
 /// The state of a member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberState {
     /// The fleet.
     pub fleet: String,
@@ -36,6 +38,9 @@ pub struct MemberState {
     pub program: String,
     /// The state of its bundles, with the member's name.
     pub distribution: DistributionStatus,
+    /// The last attack that it has seen since its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attack: Option<AttackReport>,
 }
 
 /// A state as it is stored.
@@ -91,10 +96,14 @@ fn signed_bytes(state: &str) -> Vec<u8> {
 
 impl MemberState {
     /// Returns the state of now.
-    pub fn now(fleet: &str, distribution: DistributionStatus) -> Self {
+    pub fn now(
+        fleet: &str,
+        distribution: DistributionStatus,
+        attack: Option<AttackReport>,
+    ) -> Self {
         let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         let program = env!("CARGO_PKG_VERSION").to_owned();
-        Self { fleet: fleet.to_owned(), time, program, distribution }
+        Self { fleet: fleet.to_owned(), time, program, distribution, attack }
     }
 
     /// Encodes and signs it.
@@ -192,7 +201,7 @@ mod tests {
             state: "confirmed".to_owned(),
             ..DistributionStatus::default()
         };
-        MemberState::now("site", distribution)
+        MemberState::now("site", distribution, None)
     }
 
     #[test]

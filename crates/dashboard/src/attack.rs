@@ -15,7 +15,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use api::{AttackReport, AttackedDestination};
 use serde::{Deserialize, Serialize};
+
+use super::destinations::{Destination, DestinationList};
 
 /// The least packets dropped in a hot second.
 const PACKETS: u64 = 100;
@@ -27,6 +30,8 @@ const BEGIN: usize = 3;
 const WITHIN: usize = 5;
 /// The seconds without a hot one after which an attack has ended.
 const QUIET: usize = 10;
+/// The most destinations in a report.
+const REPORTED: usize = 16;
 /// The most attacks recorded.
 const MAX_ATTACKS: usize = 64;
 
@@ -207,6 +212,33 @@ impl Attack {
         let most = self.dropped.iter().max_by_key(|(_, count)| **count);
         let most = most.map(|(reason, _)| format!(", most as {reason}")).unwrap_or_default();
         format!("after {lasted:.0} s: {total} packets dropped{most}")
+    }
+
+    /// Returns the report for a fleet, with the rates of the last second.
+    pub(super) fn report(
+        &self,
+        second: &TrafficSecond,
+        destinations: &DestinationList,
+    ) -> AttackReport {
+        let destination = |of: &Destination| AttackedDestination {
+            destination: of.destination,
+            received_rate: of.packets,
+            dropped_rate: of.dropped,
+        };
+        AttackReport {
+            began: self.began,
+            ended: self.ended,
+            received_rate: second.rate(second.received),
+            dropped_rate: second.rate(second.all_dropped()),
+            dropped_peak: self.dropped_peak,
+            dropped: self.dropped.clone(),
+            destinations: destinations
+                .destinations
+                .iter()
+                .take(REPORTED)
+                .map(destination)
+                .collect(),
+        }
     }
 
     fn add(&mut self, second: &TrafficSecond) {

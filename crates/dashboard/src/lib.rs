@@ -37,7 +37,7 @@ use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 
-use api::Request;
+use api::{AttackReport, Request};
 use config::Metrics;
 use control::daemon::Page;
 use control::http_message::{HttpRequest, HttpResponse, RequestHandler};
@@ -47,10 +47,13 @@ use gate::sample::PacketSample;
 use metrics::RecorderMetrics;
 use recorder::Recorder;
 
-/// The source of packet samples: a gate.
+/// The source of packet samples, and of attacks: a gate.
 pub trait SampleSource: fmt::Debug + Send + Sync {
     /// Passes the samples that the workers have taken to `take`.
     fn drain_samples(&self, take: &mut dyn FnMut(PacketSample));
+
+    /// Takes the report of the current attack, each second, and at its end.
+    fn report_attack(&self, report: AttackReport);
 }
 
 /// Answers the requests of browsers and of Prometheus.

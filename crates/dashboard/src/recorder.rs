@@ -127,14 +127,20 @@ impl RecorderLoop {
         self.before = stats;
         let mut recorded = lock(&self.recorded);
         recorded.history.add(now, seconds, &numbers);
-        if self.gate.is_some() {
+        if let Some(gate) = &self.gate {
             let dropped = since.iter().filter(|(verdict, _)| verdict.is_gates());
             let dropped = dropped.map(|(verdict, count)| (verdict.name(), count)).collect();
             let was_active = recorded.attacks.current().is_some();
             let received = since.received;
-            recorded.attacks.add(TrafficSecond { time: now, seconds, received, dropped });
+            let second = TrafficSecond { time: now, seconds, received, dropped };
+            recorded.attacks.add(second.clone());
             log_attack(was_active, &recorded.attacks);
             recorded.destinations.end_slice(seconds);
+            let is_active = recorded.attacks.current().is_some();
+            if let Some(attack) = recorded.attacks.list().back().filter(|_| was_active || is_active)
+            {
+                gate.report_attack(attack.report(&second, &recorded.destinations.list()));
+            }
         }
     }
 }

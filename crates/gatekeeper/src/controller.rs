@@ -44,7 +44,7 @@ use gate::sample::PacketSample;
 mod counters;
 mod flows;
 
-use api::{CandidateStatus, GateStatus, ProgramInfo};
+use api::{AttackReport, CandidateStatus, GateStatus, ProgramInfo};
 
 /// How long to wait for the workers to release the policy before.
 const RECLAIM_TIMEOUT: Duration = Duration::from_millis(500);
@@ -75,6 +75,8 @@ pub(crate) struct GateController {
     change: Mutex<()>,
     /// The state of the distribution, if bundles are configured.
     agent_status: Option<Arc<AgentStatus>>,
+    /// The last attack since the start.
+    attack: Mutex<Option<AttackReport>>,
 }
 
 #[derive(Debug)]
@@ -135,6 +137,7 @@ impl GateController {
             decisions,
             programs,
             change: Mutex::default(),
+            attack: Mutex::new(None),
             agent_status: config
                 .fixed
                 .distribution
@@ -412,7 +415,18 @@ impl GateController {
     }
 }
 
+impl GateController {
+    /// Records the report of an attack.
+    pub(crate) fn set_attack(&self, report: AttackReport) {
+        *lock(&self.attack) = Some(report);
+    }
+}
+
 impl DistributionMember for GateController {
+    fn attack(&self) -> Option<AttackReport> {
+        lock(&self.attack).clone()
+    }
+
     fn validate(&self, bundle: &Arc<Bundle>) -> Result<(), String> {
         self.read(Some(bundle)).map(|_| ())
     }

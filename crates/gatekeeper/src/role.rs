@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use api::{Item, Order, Request};
+use api::{AttackReport, Item, Order, Request};
 use bundle::Command;
 
 use super::controller::GateController;
@@ -61,6 +61,10 @@ impl Role for GateController {
 impl SampleSource for GateController {
     fn drain_samples(&self, take: &mut dyn FnMut(PacketSample)) {
         Self::drain_samples(self, take);
+    }
+
+    fn report_attack(&self, report: AttackReport) {
+        self.set_attack(report);
     }
 }
 

@@ -7,12 +7,14 @@
 //!   fleet pause, resume URL  holds the rollout before its next stage
 //!   fleet rollback URL       gives the files of the previous version to all members
 //!   fleet status URL         verifies and shows the members' states
+//!   fleet attacks URL        adds up an attack over all gates
 //!   fleet remove URL NAME    removes a member that is gone
 //! ```
 //!
 //! The servers need no trust: bundles are signed by the operator, states by the members
 //! (docs/guide/fleets.md, decision 65).
 
+mod attacks;
 mod rollout;
 mod serve;
 mod status;
@@ -55,6 +57,8 @@ enum Verb {
     Rollback(rollout::RollbackArgs),
     /// Verify the states of the members, and show them
     Status(status::Args),
+    /// Add up the current attack over all gates
+    Attacks(status::Args),
     /// Remove the state of a member that is gone
     Remove {
         #[command(flatten)]
@@ -101,6 +105,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Verb::Resume(servers) => change_state(servers, RolloutState::Paused, RolloutState::Running),
         Verb::Rollback(args) => rollout::roll_back(args),
         Verb::Status(args) => status::run(args),
+        Verb::Attacks(args) => attacks::run(args),
         Verb::Remove { servers, name } => {
             let broker = servers.connect()?;
             let has_state = !broker.members(std::iter::once(name.as_str()))?.is_empty();

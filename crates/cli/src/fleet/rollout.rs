@@ -394,7 +394,7 @@ mod tests {
             refused: refused.iter().map(|version| (*version, "worse".to_owned())).collect(),
             ..DistributionStatus::default()
         };
-        let state = MemberState::now("site", distribution);
+        let state = MemberState::now("site", distribution, None);
         Member { name: name.to_owned(), state: Some((state, Duration::ZERO)) }
     }
 

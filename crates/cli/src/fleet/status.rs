@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{ServerArgs, read_members, text};
 
-/// The arguments of `fleet status`.
+/// The arguments of `fleet status` and `fleet attacks`.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -22,7 +22,17 @@ pub(super) struct Args {
     members: PathBuf,
     /// Write JSON
     #[arg(short, long)]
-    json: bool,
+    pub(super) json: bool,
+}
+
+impl Args {
+    /// Reads and verifies all states.
+    pub(super) fn read(&self) -> anyhow::Result<(Broker, Members)> {
+        let keys = read_members(&self.members)?;
+        let broker = self.servers.connect()?;
+        let found = Members::read_all(&broker, &keys)?;
+        Ok((broker, found))
+    }
 }
 
 /// A member, as the fleet shows it.
@@ -76,6 +86,22 @@ impl Members {
         Ok(Self::verify(broker.url().fleet(), keys, &broker.members(keys.names())?))
     }
 
+    /// Returns 1 if a state is refused.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        if self.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// Returns the refused states in JSON.
+    pub(super) fn refused_json(&self) -> Vec<Value> {
+        let entry = |(name, why): &(String, String)| json!({ "name": name, "reason": why });
+        self.refused.iter().map(entry).collect()
+    }
+
+    /// Writes the refused states.
+    pub(super) fn write_refused(&self, out: &mut impl Write) -> std::io::Result<()> {
+        self.refused.iter().try_for_each(|(name, why)| writeln!(out, "refused: {name}: {why}"))
+    }
+
     /// Reads and verifies all states.
     fn read_all(broker: &Broker, keys: &MemberKeys) -> anyhow::Result<Self> {
         let names = broker.member_names()?;
@@ -86,24 +112,17 @@ impl Members {
 
 /// Prints the status. The exit status is 1 if a state is refused.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let keys = read_members(&args.members)?;
-    let broker = args.servers.connect()?;
+    let (broker, found) = args.read()?;
     let (current, rollout) = (broker.current()?, broker.rollout()?);
-    let found = Members::read_all(&broker, &keys)?;
     let mut out = std::io::stdout().lock();
     if args.json {
         let members: Vec<Value> = found.members.iter().map(member_json).collect();
-        let refused: Vec<Value> = found
-            .refused
-            .iter()
-            .map(|(name, why)| json!({ "name": name, "reason": why }))
-            .collect();
         let document = json!({
             "url": broker.url().to_string(),
             "version": current.as_ref().map(|current| current.version),
             "rollout": rollout,
             "members": members,
-            "refused": refused,
+            "refused": found.refused_json(),
         });
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
@@ -125,11 +144,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         for member in &found.members {
             write_member(&mut out, member)?;
         }
-        for (name, why) in &found.refused {
-            writeln!(out, "refused: {name}: {why}")?;
-        }
+        found.write_refused(&mut out)?;
     }
-    Ok(if found.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(found.exit_code())
 }
 
 fn member_json(member: &Member) -> Value {
@@ -180,7 +197,7 @@ mod tests {
         let state = |name: &str, key: &SecretKey| {
             let distribution =
                 DistributionStatus { name: name.to_owned(), ..DistributionStatus::default() };
-            let bytes = MemberState::now("site", distribution).sign(key);
+            let bytes = MemberState::now("site", distribution, None).sign(key);
             StoredState { member: name.to_owned(), bytes }
         };
         // The second one is forged by the first one; the third is not of the list.
