@@ -166,11 +166,29 @@ wait_for 20 status "sum('which is not a trusted key' in (m['distribution'].get('
     fail "not refused by all: $(cat "$work/status.json")"
 status "$(at 5) == $all" || fail "a forged version is in force"
 
+# Blocked prefixes: every gate drops them, or says why not; the grantor has none.
+block() { fleet "$1" "$url" --key "$work/site.key" "${@:2}"; }
+block block 198.51.100.0/24 2001:db8::/32 10.0.0.0/8 >"$work/block.log" || fail "no block"
+block block 203.0.113.9 --for 3600 -j | json "assert d['sequence'] == 2 and len(d['prefixes']) == 4, d"
+blocked() { json "assert d == {$1}, d" <"$work/members/blocked.json"; }
+three="'198.51.100.0/24': $members, '2001:db8::/32': $members, '203.0.113.9/32': $members"
+wait_for 20 blocked "$three" || fail "not blocked: $(cat "$work/members/blocked.json")"
+wait_for 20 status "sum((m['distribution'].get('blocked') or {}).get('applied') == 3 for m in d['members']) == $((all - 1))" ||
+    fail "not reported: $(cat "$work/status.json")"
+status "all('an address of this gate' in (m['distribution'].get('blocked') or {'refused': {'10.0.0.0/8': 'an address of this gate'}})['refused']['10.0.0.0/8'] for m in d['members'])" ||
+    fail "the refusal is not reported: $(cat "$work/status.json")"
+block unblock 198.51.100.0/24 10.0.0.0/8 >"$work/block.log" || fail "no unblock"
+refuse 1 "198.51.100.0/24 is not blocked by the fleet" within site "$program" fleet unblock "$url" 198.51.100.0/24 --key "$work/site.key"
+refuse 1 "which is not a trusted key" within site "$program" fleet block "$url" 192.0.2.0/24 --key "$work/other.key"
+wait_for 20 blocked "${three#*, }" || fail "still blocked: $(cat "$work/members/blocked.json")"
+echo "   blocked prefixes are dropped by every gate, or refused with the reason"
+
 # Without servers nothing changes, and the members come back by themselves.
 for number in 1 2 3; do kill -KILL "${server[$number]}"; done
 sleep 5
 kill -0 "$bench" "$grantor" || fail "a member has ended"
 json "assert d == {'5': $members}, d" <"$work/members/versions.json"
+blocked "${three#*, }" || fail "blocks have ended: $(cat "$work/members/blocked.json")"
 "$program" show distribution -j --socket "$work/grantor.sock" |
     json "d = d[0]; assert d['version'] == 5 and d['state'] == 'confirmed' and 'nats://' in d['last_error'], d"
 for number in 1 2 3; do start_server "$number"; done

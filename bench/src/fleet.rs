@@ -6,20 +6,21 @@
 //!             version in force has a file `fails`
 //! ```
 //!
-//! Everything but the packets is that of a gate. The process writes the number of members at each version
-//! to a file, from outside the fleet, so that a rollout can be timed and an outage observed.
+//! Everything but the packets is that of a gate. The process writes the numbers of members at each version
+//! and with each blocked prefix to files, from outside the fleet, so that a rollout can be timed and an outage observed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use api::{AttackReport, AttackedDestination};
+use bundle::blocks::BlockChange;
 use bundle::config::{BundleSource, FleetMembership, TrialLimits};
 use bundle::key::{PublicKey, SecretKey};
 use bundle::{
@@ -46,7 +47,8 @@ pub(crate) struct Args {
     /// Public key of the signer of bundles: a file
     #[arg(long, value_name = "FILE")]
     public: PathBuf,
-    /// Folder of the members' stores, of `members`, the list of their keys, and of `versions.json`
+    /// Folder of the members' stores, of `members`, the list of their keys, and of `versions.json` and
+    /// `blocked.json`, the numbers of members at each version and with each blocked prefix
     #[arg(long, value_name = "DIR")]
     folder: PathBuf,
     /// Members whose states are signed with another key than that of the list
@@ -65,6 +67,7 @@ pub(crate) struct Args {
 struct Member {
     start: Instant,
     attack: Option<AttackReport>,
+    blocked: Mutex<BTreeSet<String>>,
     version: AtomicU64,
     fails: AtomicBool,
     failures: AtomicU64,
@@ -93,6 +96,19 @@ impl DistributionMember for Member {
 
     fn attack(&self) -> Option<AttackReport> {
         self.attack.clone()
+    }
+
+    /// A prefix within 10.0.0.0/8 is refused, as one with an address of the gate would be.
+    fn change_block(&self, change: BlockChange) -> Option<Result<String, String>> {
+        let mut blocked = self.blocked.lock().unwrap_or_else(PoisonError::into_inner);
+        match change {
+            BlockChange::Block(prefix, _) if prefix.starts_with("10.") => {
+                return Some(Err("it has an address of this gate".to_owned()));
+            }
+            BlockChange::Block(prefix, _) => blocked.insert(prefix),
+            BlockChange::Unblock(prefix) => blocked.remove(&prefix),
+        };
+        Some(Ok(String::new()))
     }
 }
 
@@ -158,11 +174,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     writeln!(std::io::stdout(), "ready").context("writing to standard output")?;
     loop {
-        let mut versions = BTreeMap::<u64, u32>::new();
+        let (mut versions, mut blocked) = (BTreeMap::<u64, u32>::new(), BTreeMap::new());
         for (member, _) in &running {
+            for prefix in member.blocked.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                *blocked.entry(prefix.clone()).or_insert(0) += 1;
+            }
             *versions.entry(member.version.load(Ordering::Relaxed)).or_default() += 1;
         }
         write(&args.folder.join("versions.json"), &serde_json::to_string(&versions)?)?;
+        write(&args.folder.join("blocked.json"), &serde_json::to_string(&blocked)?)?;
         std::thread::sleep(INTERVAL);
     }
 }
@@ -182,6 +202,7 @@ fn start(
     let member = Member {
         start: Instant::now(),
         attack,
+        blocked: Mutex::default(),
         version: AtomicU64::new(0),
         fails: AtomicBool::new(false),
         failures: AtomicU64::new(0),

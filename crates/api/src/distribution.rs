@@ -7,6 +7,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// The prefixes that a fleet has blocked, as a gate has applied them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetBlocksStatus {
+    /// The sequence of the list.
+    pub sequence: u64,
+    /// The number of its prefixes that the gate drops.
+    pub applied: u64,
+    /// Its prefixes that the gate does not drop, with the reasons.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, String>,
+}
+
 /// The status of the bundles of a gate or grantor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DistributionStatus {
@@ -43,6 +55,9 @@ pub struct DistributionStatus {
     /// The last error, while it persists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// The prefixes that its fleet has blocked, at a gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<FleetBlocksStatus>,
     /// The counters, by name.
     pub counts: BTreeMap<String, u64>,
 }

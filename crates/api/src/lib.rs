@@ -34,7 +34,7 @@ pub use access::{AccessInterface, AccessList, AccessRule};
 pub use attack::{AttackReport, AttackedDestination};
 pub use block::{BlockLine, BlockList, BlockedPrefix};
 pub use capture::{CaptureConditions, CaptureDirection, CaptureState, CapturedPacket};
-pub use distribution::DistributionStatus;
+pub use distribution::{DistributionStatus, FleetBlocksStatus};
 pub use egress_queue::{EgressQueue, EgressQueueClass};
 pub use flowspec::{Flowspec, FlowspecSession, RefusedFlow};
 pub use gate::{

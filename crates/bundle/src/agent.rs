@@ -22,6 +22,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::blocks::{AppliedBlocks, BlockChange};
 use super::bundle::Bundle;
 use super::config::DistributionConfig;
 use super::health::HealthSample;
@@ -60,6 +61,15 @@ pub trait DistributionMember: Send + Sync {
 
     /// Returns the current counts.
     fn sample(&self) -> HealthSample;
+
+    /// Changes the prefixes that a gate drops; `None` if the member is none. Returns a report.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the change is refused.
+    fn change_block(&self, _change: BlockChange) -> Option<Result<String, String>> {
+        None
+    }
 
     /// Returns the last attack that it has seen, for its fleet. Only gates see attacks.
     fn attack(&self) -> Option<AttackReport> {
@@ -190,8 +200,10 @@ impl Agent {
             counts: COUNTS.map(|name| (name, 0)).into(),
             poll_error: None,
             last_error: None,
+            blocks: None,
             start,
         };
+        agent.restore_blocks();
         agent.publish_status();
         let run = move |stop: &Stop| agent.run(&requests, stop);
         Ok(Self(Some(Task::start("distribution", Rights::Worker, run)?)))
@@ -241,6 +253,8 @@ struct AgentLoop {
     /// The error of the last poll, if it failed.
     poll_error: Option<String>,
     last_error: Option<String>,
+    /// The fleet's blocks, at a gate that has had some.
+    blocks: Option<AppliedBlocks>,
     start: Instant,
 }
 
@@ -263,6 +277,7 @@ impl AgentLoop {
                 continue;
             }
             last_step = now.monotonic;
+            self.take_blocks();
             match self.rollout.step(now, self.member.sample()) {
                 Action::None => {}
                 Action::Apply => self.apply(),
@@ -511,6 +526,7 @@ impl AgentLoop {
             floor: record.floor,
             refused: record.refused.clone(),
             last_error: self.poll_error.as_ref().or(self.last_error.as_ref()).cloned(),
+            blocked: self.blocks.as_ref().map(AppliedBlocks::status),
             counts: counts.collect(),
         };
         self.poller.publish(&status, || self.member.attack());
@@ -518,5 +534,6 @@ impl AgentLoop {
     }
 }
 
+mod fleet_blocks;
 #[cfg(test)]
 mod tests;

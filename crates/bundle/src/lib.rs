@@ -21,6 +21,8 @@
 //! | [`share`] | the canary share |
 //! | [`config`] | `[distribution]` |
 //! | `source` | polls of a path, an HTTP URL or a fleet |
+//! | [`blocks`] | the prefixes that a fleet drops |
+//! | `signed` | a signed text |
 //! | [`state`] | the signed state of a fleet's member |
 //! | `record` | the persistent record of a rollout |
 //! | `store` | the store on disk, with atomic writes |
@@ -32,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+pub mod blocks;
 pub mod bundle;
 pub mod config;
 mod health;
@@ -41,6 +44,7 @@ mod member_config;
 mod record;
 mod rollout;
 pub mod share;
+mod signed;
 mod source;
 mod startup;
 pub mod state;
@@ -54,4 +58,5 @@ pub use health::HealthSample;
 pub use label::Label;
 pub use member_config::MemberConfig;
 pub use share::CanaryShare;
+pub use signed::SignedError;
 pub use startup::{Startup, role_file};

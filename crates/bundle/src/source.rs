@@ -151,6 +151,14 @@ impl SourcePoller {
         }
     }
 
+    /// Takes the signed list of a fleet's blocked prefixes, if there is one that was not taken yet.
+    pub(super) fn take_blocks(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Fleet(poller) => poller.link.take_blocks(),
+            Self::Path { .. } | Self::Http(_) => None,
+        }
+    }
+
     /// Makes the next poll deliver the contents even if they are unchanged.
     pub(super) fn reset(&mut self) {
         match self {

@@ -1,8 +1,7 @@
 //! The state that a member of a fleet publishes, signed with the member's key.
 //!
 //! ```text
-//!   MemberState ─► JSON ─► { "state": "…", "key": "…", "signature": "…" } ─► servers ─► verify
-//!                           └ signed: CONTEXT ‖ state
+//!   MemberState ─► JSON ─► signed text (`signed.rs`) ─► servers ─► verify
 //! ```
 //!
 //! The operator knows the public key of each member by its name ([`MemberKeys`]). A state whose key is
@@ -16,10 +15,10 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::key::{PublicKey, SecretKey};
-use api::{AttackReport, DistributionStatus, hexadecimal};
+use super::signed::{self, SignedError};
+use api::{AttackReport, DistributionStatus};
 
-/// Precedes a state in the signed bytes, so that no other signature of the key is one of a state.
-const CONTEXT: &[u8] = b"fingerpost member state 1\0";
+const CONTEXT: &str = "fingerpost member state 1";
 /// The longest interval between two states of a member.
 pub const STATE_INTERVAL: Duration = Duration::from_secs(10);
 /// The interval between two states of a member under attack.
@@ -43,26 +42,13 @@ pub struct MemberState {
     pub attack: Option<AttackReport>,
 }
 
-/// A state as it is stored.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SignedState {
-    state: String,
-    key: String,
-    signature: String,
-}
-
 /// The reason why a state is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateError {
-    /// It is not in the format of a state.
-    Format(String),
+    /// It is not signed by the member, or not in the format of a state.
+    Signed(SignedError),
     /// The list of members' keys has no such member.
     UnknownMember,
-    /// It is signed with another key than the member's.
-    Key(String),
-    /// The signature does not match.
-    Signature,
     /// It is the state of another member or fleet.
     Other {
         /// The fleet that it names.
@@ -75,12 +61,10 @@ pub enum StateError {
 impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Format(why) => write!(f, "not a signed state: {why}"),
+            Self::Signed(error) => error.fmt(f),
             Self::UnknownMember => {
                 f.write_str("not in the list of members: add its name and public key, or remove it")
             }
-            Self::Key(key) => write!(f, "forged: signed with {key}, not with the member's key"),
-            Self::Signature => f.write_str("forged or damaged: the signature does not match"),
             Self::Other { fleet, member } => {
                 write!(f, "forged: the state of member {member} of fleet {fleet}")
             }
@@ -90,8 +74,10 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-fn signed_bytes(state: &str) -> Vec<u8> {
-    [CONTEXT, state.as_bytes()].concat()
+impl From<SignedError> for StateError {
+    fn from(error: SignedError) -> Self {
+        Self::Signed(error)
+    }
 }
 
 impl MemberState {
@@ -109,10 +95,7 @@ impl MemberState {
     /// Encodes and signs it.
     pub fn sign(&self, key: &SecretKey) -> Vec<u8> {
         // Strings and numbers are always valid JSON.
-        let state = serde_json::to_string(self).unwrap_or_default();
-        let signature = hexadecimal(&key.sign(&signed_bytes(&state)));
-        let signed = SignedState { state, key: key.public().to_string(), signature };
-        serde_json::to_vec(&signed).unwrap_or_default()
+        signed::sign(CONTEXT, serde_json::to_string(self).unwrap_or_default(), key)
     }
 
     /// Returns the time since the state, by this machine's clock; zero if it is later.
@@ -171,17 +154,9 @@ impl MemberKeys {
         bytes: &[u8],
     ) -> Result<MemberState, StateError> {
         let key = self.0.get(member).ok_or(StateError::UnknownMember)?;
-        let format = |error: serde_json::Error| StateError::Format(error.to_string());
-        let signed: SignedState = serde_json::from_slice(bytes).map_err(format)?;
-        if signed.key != key.to_string() {
-            return Err(StateError::Key(signed.key));
-        }
-        let digits = |i: usize| u8::from_str_radix(signed.signature.get(i..i + 2)?, 16).ok();
-        let signature: Vec<u8> = (0..signed.signature.len()).step_by(2).map_while(digits).collect();
-        if !key.verify(&signed_bytes(&signed.state), &signature) {
-            return Err(StateError::Signature);
-        }
-        let state: MemberState = serde_json::from_str(&signed.state).map_err(format)?;
+        let text = signed::open(CONTEXT, bytes, std::slice::from_ref(key))?;
+        let state: MemberState =
+            serde_json::from_str(&text).map_err(|error| SignedError::Format(error.to_string()))?;
         if state.fleet != fleet || state.distribution.name != member {
             let (fleet, member) = (state.fleet, state.distribution.name);
             return Err(StateError::Other { fleet, member });
@@ -228,7 +203,7 @@ mod tests {
         let cut =
             String::from_utf8(bytes).unwrap().replace("\"signature\":\"", "\"signature\":\"é");
         assert!(refused("site", "gate-1", cut.as_bytes()).contains("does not match"));
-        assert!(refused("site", "gate-1", b"{}").starts_with("not a signed state"));
+        assert!(refused("site", "gate-1", b"{}").starts_with("not a signed text"));
     }
 
     #[test]

@@ -22,6 +22,9 @@ use super::bundle::{Bundle, MAX_BUNDLE_BYTES};
 use super::key::PublicKey;
 use super::record::RolloutRecord;
 
+/// The file of the blocks, and its largest size.
+const BLOCKS: &str = "blocks.json";
+const MAX_BLOCKS_BYTES: u64 = 1 << 20;
 /// The largest record, in bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 
@@ -131,6 +134,25 @@ impl BundleStore {
         let at_path = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = serde_json::to_vec(record).map_err(|error| at_path(&error))?;
         replace_with_mode(&path, &text, 0o600).map_err(|error| at_path(&error))
+    }
+
+    /// Writes the signed list of blocks that was applied last.
+    ///
+    /// # Errors
+    ///
+    /// The path and the I/O error.
+    pub(crate) fn write_blocks(&self, signed: &[u8]) -> Result<(), String> {
+        let path = self.folder.join(BLOCKS);
+        let done = replace_with_mode(&path, signed, 0o600);
+        done.map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Reads it; `None` if there is none, or it is unreadable.
+    pub(crate) fn read_blocks(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let file = File::open(self.folder.join(BLOCKS)).ok()?;
+        file.take(MAX_BLOCKS_BYTES).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// Writes a bundle.

@@ -366,6 +366,16 @@ pub(crate) fn write_distribution(
         writeln!(out, "previous versions: {}", previous.join(", "))?;
     }
     writeln!(out, "highest version applied: {}", status.floor)?;
+    if let Some(blocked) = &status.blocked {
+        writeln!(
+            out,
+            "prefixes blocked by the fleet: {}, list {}",
+            blocked.applied, blocked.sequence
+        )?;
+        for (prefix, why) in &blocked.refused {
+            writeln!(out, "{prefix} is not blocked: {why}")?;
+        }
+    }
     for (version, reason) in &status.refused {
         writeln!(out, "refused version {version}: {reason}")?;
     }

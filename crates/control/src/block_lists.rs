@@ -198,7 +198,7 @@ impl BlockListHandle {
     /// # Errors
     ///
     /// A router without block lists; the fault of the order.
-    pub(crate) fn execute(&self, order: Order) -> Result<String, String> {
+    pub fn execute(&self, order: Order) -> Result<String, String> {
         self.call(move |state| state.lists.execute(&mut state.blocker, &order))
     }
 

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use crate::connection::{Access, SharedConnectionState, connect};
-use crate::names::{COMPLETE, CURRENT, CurrentVersion, Names, ROLLOUT, RolloutRecord};
+use crate::names::{BLOCKED, COMPLETE, CURRENT, CurrentVersion, Names, ROLLOUT, RolloutRecord};
 use crate::object::{digest, is_not_found, read_object};
 use crate::url::FleetUrl;
 
@@ -231,6 +231,32 @@ impl Broker {
         versions.sort_unstable();
         versions.drain(..versions.len().saturating_sub(MAX_COMPLETE));
         self.put_record(COMPLETE, &versions)
+    }
+
+    /// Reads the signed list of blocked prefixes, with its revision; nothing of it is verified.
+    ///
+    /// # Errors
+    ///
+    /// As [`Broker::current`].
+    pub fn blocks(&self) -> Result<Option<(Vec<u8>, u64)>, BrokerError> {
+        self.wait(async {
+            let entry = self.control().await?.entry(BLOCKED).await.map_err(text)?;
+            Ok(entry.map(|entry| (entry.value.to_vec(), entry.revision)))
+        })
+    }
+
+    /// Stores a signed list of blocked prefixes in place of that with the given revision; 0 is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Broker::current`], and that someone else has stored another list meanwhile.
+    pub fn put_blocks(&self, signed: Vec<u8>, revision: u64) -> Result<(), BrokerError> {
+        self.wait(async {
+            let stored = self.control().await?.update(BLOCKED, signed.into(), revision).await;
+            stored.map(drop).map_err(|error| {
+                format!("{error}: someone else may have changed the blocks: repeat the command")
+            })
+        })
     }
 
     /// Stores a bundle and makes it the current one.

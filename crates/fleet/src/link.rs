@@ -1,8 +1,8 @@
 //! The connection of a member: a thread that reads the current bundle and publishes the member's state.
 //!
 //! ```text
-//!   subscription of `current` ───────────────┐
-//!   each connection, interval ─ direct get ──┴─ changed? ─► object ─ digest ─► the member takes it
+//!   subscription of the control bucket ──────┬─ `current` changed? ─► object ─ digest ─► the member takes it
+//!   each connection, interval ─ direct gets ─┴─ `blocked` ─► the member takes it
 //!   the member's state ─► acknowledged by the servers, or published again at the next connection
 //! ```
 //!
@@ -25,7 +25,7 @@ use threads::{Rights, Stop, Task};
 use tokio::time::timeout;
 
 use crate::connection::{Access, SharedConnectionState, connect, lock};
-use crate::names::{CurrentVersion, Names};
+use crate::names::{BLOCKED, CURRENT, CurrentVersion, Names};
 use crate::object::{digest, is_not_found, read_object};
 use crate::url::FleetUrl;
 
@@ -49,6 +49,8 @@ struct Shared {
     connection: SharedConnectionState,
     /// A bundle that the member has not taken yet, with its name.
     bundle: Mutex<Option<(String, Vec<u8>)>>,
+    /// The signed list of blocked prefixes, if the member has not taken it yet.
+    blocks: Mutex<Option<Vec<u8>>>,
     /// The error of the last read.
     error: Mutex<Option<String>>,
     /// The error of the last publication.
@@ -80,8 +82,8 @@ struct Session {
     read: Option<CurrentVersion>,
     /// The version whose bundle is to be read.
     wanted: Option<CurrentVersion>,
-    /// The sequence of the record that was read last, in this connection.
-    sequence: u64,
+    /// The sequences of the records that were read last, in this connection: `current`, `blocked`.
+    sequences: [u64; 2],
 }
 
 impl Link {
@@ -111,7 +113,7 @@ impl Link {
             shared: Arc::clone(&shared),
             read: None,
             wanted: None,
-            sequence: 0,
+            sequences: [0; 2],
         };
         let task = Task::start("fleet", Rights::None, move |stop| {
             runtime.block_on(session.run(stop));
@@ -141,6 +143,12 @@ impl Link {
             .or_else(|| lock(&self.shared.error).clone())
             .or_else(|| lock(&self.shared.publish_error).clone());
         error.map_or(Ok(None), |error| Err(format!("{}: {error}", self.url)))
+    }
+
+    /// Takes the signed list of blocked prefixes, if the servers have delivered one since the last call; it
+    /// may be the same again.
+    pub fn take_blocks(&self) -> Option<Vec<u8>> {
+        lock(&self.shared.blocks).take()
     }
 
     /// Makes the thread read the current bundle again.
@@ -179,7 +187,7 @@ impl Session {
         let connection = &self.shared.connection;
         let client = connect(&self.url, &self.access, &self.member, true, connection).await;
         let client = client.map_err(|error| error.to_string())?;
-        let subscription = client.subscribe(self.names.current()).await;
+        let subscription = client.subscribe(self.names.control("*")).await;
         let mut subscription = subscription.map_err(|error| error.to_string())?;
         self.follow(&client, &mut subscription, stop).await;
         // The member's last state may still be in the client's buffer.
@@ -194,7 +202,7 @@ impl Session {
         let (mut connections, mut next) = (0, Instant::now());
         while !stop.is_set() {
             match timeout(TICK, subscription.next()).await {
-                Ok(Some(message)) => self.wanted = serde_json::from_slice(&message.payload).ok(),
+                Ok(Some(message)) => self.take_message(&message.subject, &message.payload),
                 Ok(None) => return,
                 Err(_) => {}
             }
@@ -213,10 +221,10 @@ impl Session {
             if must_read || count != connections || Instant::now() >= next {
                 if must_read || count != connections {
                     // The fleet may have been created again, with sequences from 1.
-                    self.sequence = 0;
+                    self.sequences = [0; 2];
                 }
                 connections = count;
-                done = self.read_current(&context).await;
+                done = self.read_control(&context).await;
                 next = Instant::now() + if done.is_ok() { self.interval } else { RETRY };
                 if done.is_ok() {
                     // An error that the server has reported before, if any, is over.
@@ -236,22 +244,31 @@ impl Session {
         }
     }
 
-    /// Reads the current version.
-    async fn read_current(&mut self, context: &Context) -> Result<(), String> {
+    /// Takes a message of the subscription.
+    fn take_message(&mut self, subject: &str, payload: &[u8]) {
+        if subject == self.names.control(CURRENT) {
+            self.wanted = serde_json::from_slice(payload).ok();
+        } else if subject == self.names.control(BLOCKED) {
+            *lock(&self.shared.blocks) = Some(payload.to_vec());
+        }
+    }
+
+    /// Reads the current version and the list of blocked prefixes.
+    async fn read_control(&mut self, context: &Context) -> Result<(), String> {
         let stream = context.get_stream_no_info(Names::stream_of(&self.names.control)).await;
         let stream = stream.map_err(|error| error.to_string())?;
-        let message = stream.direct_get_last_for_subject(self.names.current()).await;
-        let message = match message {
-            Ok(message) => message,
-            // A fleet whose first version is still to come.
-            Err(error) if is_not_found(&error) => return Ok(()),
-            Err(error) => return Err(format!("reading the current version: {error}")),
-        };
-        if message.sequence > self.sequence {
-            self.sequence = message.sequence;
-            let record = serde_json::from_slice(&message.payload);
-            self.wanted =
-                record.map_err(|error| format!("the record of the current version: {error}"))?;
+        for (i, key) in [CURRENT, BLOCKED].into_iter().enumerate() {
+            let subject = self.names.control(key);
+            let message = match stream.direct_get_last_for_subject(subject.clone()).await {
+                Ok(message) => message,
+                // A fleet whose first version, or block, is still to come.
+                Err(error) if is_not_found(&error) => continue,
+                Err(error) => return Err(format!("reading the record {key}: {error}")),
+            };
+            if message.sequence > self.sequences[i] {
+                self.sequences[i] = message.sequence;
+                self.take_message(&subject, &message.payload);
+            }
         }
         Ok(())
     }

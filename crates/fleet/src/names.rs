@@ -5,6 +5,7 @@
 //! | object store `FLEET-bundles` | the version in decimal digits | a bundle |
 //! | key-value `FLEET-control` | `current` | [`CurrentVersion`] in JSON |
 //! | | `rollout` | [`RolloutRecord`] in JSON |
+//! | | `blocked` | the signed list of blocked prefixes |
 //! | | `complete` | the last versions that all members had, in JSON |
 //! | key-value `FLEET-members` | the member's name | its signed state |
 //!
@@ -18,6 +19,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const CURRENT: &str = "current";
 /// The key of the last rollout.
 pub(crate) const ROLLOUT: &str = "rollout";
+/// The key of the list of blocked prefixes.
+pub(crate) const BLOCKED: &str = "blocked";
 /// The key of the versions whose rollouts are complete.
 pub(crate) const COMPLETE: &str = "complete";
 /// Longest name of a member, in bytes.
@@ -82,9 +85,9 @@ impl Names {
         Self { bundles: bucket("bundles"), control: bucket("control"), members: bucket("members") }
     }
 
-    /// Returns the subject of `current`.
-    pub(crate) fn current(&self) -> String {
-        format!("$KV.{}.{CURRENT}", self.control)
+    /// Returns the subject of a key of the control bucket.
+    pub(crate) fn control(&self, key: &str) -> String {
+        format!("$KV.{}.{key}", self.control)
     }
 
     /// Returns the subject of a member's state.

@@ -35,6 +35,7 @@ use super::inside_map::InsideMap;
 use super::program_store::ProgramStore;
 use super::rings::QueryChannel;
 use super::rule_ids::RuleIds;
+use bundle::blocks::BlockChange;
 use bundle::{AgentStatus, Bundle, DistributionMember, HealthSample, MemberConfig};
 use config::restart_message;
 use control::block_lists::BlockListHandle;
@@ -44,7 +45,7 @@ use gate::sample::PacketSample;
 mod counters;
 mod flows;
 
-use api::{AttackReport, CandidateStatus, GateStatus, ProgramInfo};
+use api::{AttackReport, CandidateStatus, GateStatus, Order, ProgramInfo};
 
 /// How long to wait for the workers to release the policy before.
 const RECLAIM_TIMEOUT: Duration = Duration::from_millis(500);
@@ -425,6 +426,15 @@ impl GateController {
 impl DistributionMember for GateController {
     fn attack(&self) -> Option<AttackReport> {
         lock(&self.attack).clone()
+    }
+
+    fn change_block(&self, change: BlockChange) -> Option<Result<String, String>> {
+        let order = match change {
+            BlockChange::Block(prefix, seconds) => Order::Ban { prefix, seconds },
+            BlockChange::Unblock(prefix) => Order::Unban { prefix },
+        };
+        let missing = || Err("no section [block] with `bans`".to_owned());
+        Some(self.block_lists.get().map_or_else(missing, |lists| lists.execute(order)))
     }
 
     fn validate(&self, bundle: &Arc<Bundle>) -> Result<(), String> {

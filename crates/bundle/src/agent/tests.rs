@@ -84,6 +84,7 @@ impl Fixture {
             counts: COUNTS.map(|name| (name, 0)).into(),
             poll_error: None,
             last_error: None,
+            blocks: None,
             start,
         };
         Self { folder, key, member, agent }

@@ -7,6 +7,7 @@
 //!   fleet pause, resume URL  holds the rollout before its next stage
 //!   fleet rollback URL       gives the files of the previous version to all members
 //!   fleet status URL         verifies and shows the members' states
+//!   fleet block URL PREFIX…  makes all gates drop prefixes; `unblock` ends that
 //!   fleet attacks URL        adds up an attack over all gates
 //!   fleet remove URL NAME    removes a member that is gone
 //! ```
@@ -15,6 +16,7 @@
 //! (docs/guide/fleets.md, decision 65).
 
 mod attacks;
+mod block;
 mod rollout;
 mod serve;
 mod status;
@@ -57,6 +59,10 @@ enum Verb {
     Rollback(rollout::RollbackArgs),
     /// Verify the states of the members, and show them
     Status(status::Args),
+    /// Make all gates drop the packets from prefixes, or show those
+    Block(block::BlockArgs),
+    /// End the blocks of prefixes
+    Unblock(block::ListArgs),
     /// Add up the current attack over all gates
     Attacks(status::Args),
     /// Remove the state of a member that is gone
@@ -105,6 +111,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Verb::Resume(servers) => change_state(servers, RolloutState::Paused, RolloutState::Running),
         Verb::Rollback(args) => rollout::roll_back(args),
         Verb::Status(args) => status::run(args),
+        Verb::Block(args) => block::block(args),
+        Verb::Unblock(args) => block::unblock(args),
         Verb::Attacks(args) => attacks::run(args),
         Verb::Remove { servers, name } => {
             let broker = servers.connect()?;

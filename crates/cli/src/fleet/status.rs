@@ -178,6 +178,12 @@ fn write_member(out: &mut impl Write, member: &Member) -> std::io::Result<()> {
     if !status.labels.is_empty() {
         write!(out, ", {}", status.labels.join(", "))?;
     }
+    if let Some(blocked) = &status.blocked {
+        write!(out, ", {} prefixes blocked by list {}", blocked.applied, blocked.sequence)?;
+        for (prefix, why) in &blocked.refused {
+            write!(out, "\n    {prefix} is not blocked: {why}")?;
+        }
+    }
     for text in status.reason.iter().chain(&status.last_error) {
         write!(out, "\n    {text}")?;
     }
