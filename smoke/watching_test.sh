@@ -26,10 +26,17 @@ socket = "$work/sock"
 [metrics]
 listen = "127.0.0.1:9273"
 CONFIG
+# The gate takes bundles, as the members of a fleet do; there is none yet.
+"$program" bundle keygen "$work/site.key" >/dev/null
+mkdir "$work/bundles"
 cat >"$work/gate.toml" <<CONFIG
 $(gate_config)
 [metrics]
 listen = "127.0.0.1:9273"
+[distribution]
+source = "$work/bundles"
+public_keys = ["$(cat "$work/site.key.pub")"]
+store_dir = "$work/keep-gate"
 CONFIG
 cat >"$work/router.toml" <<CONFIG
 interface = [{ name = "c0" }]
@@ -71,6 +78,7 @@ for role in "${!roles[@]}"; do
     within "${roles[$role]}" "$python" "$here/smoke/watching_queries.py" "$role" "$here/packaging/grafana/$role.json" ||
         fail "the $role: $(tail -n 3 "$work/prometheus.$role.log")"
 done
+within gate "$python" "$here/smoke/watching_queries.py" fleet "$here/packaging/grafana/fleet.json" || fail "the fleet"
 kill "${servers[@]}"
 
 echo "the log as JSON"

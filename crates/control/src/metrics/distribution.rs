@@ -30,6 +30,15 @@ pub fn encode_distribution(to: &mut Writer<'_>, state: &DistributionStatus) -> f
         "1 while the source has no valid bundle: `show distribution` has the reason",
     );
     to.gauge(&metric, [([], u64::from(state.last_error.is_some()))])?;
+    if let Some(blocked) = &state.blocked {
+        let metric = family(
+            "distribution_blocked_prefixes",
+            "Prefixes that the fleet has blocked, by whether this gate drops them; for those that are \
+             refused, `show distribution` has the reasons",
+        );
+        let counts = [("applied", blocked.applied), ("refused", blocked.refused.len() as u64)];
+        to.gauge(&metric, counts.map(|(result, count)| ([("result", result)], count)))?;
+    }
     let metric = family(
         "distribution_events",
         "Polls of the source and bundles found there, by result; if polls_failed grows, the \
