@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use api::AttackReport;
 use serde_json::json;
 
+use super::number_of;
 use super::status::{Args, Member};
 
 /// Destinations that are shown.
@@ -109,9 +110,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64();
             writeln!(
                 out,
-                "{}: {} gates under attack since {:.0} s: {} packets/s, of which {} are dropped",
+                "{}: {} under attack since {:.0} s: {} packets/s, of which {} are dropped",
                 broker.url(),
-                total.gates,
+                number_of(total.gates, "gate", "gates"),
                 (now - began).max(0.0),
                 total.received_rate,
                 total.dropped_rate

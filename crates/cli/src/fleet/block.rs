@@ -17,7 +17,7 @@ use bundle::key::SecretKey;
 use fleet::Broker;
 use serde_json::json;
 
-use super::ServerArgs;
+use super::{ServerArgs, number_of};
 
 /// The arguments of `fleet block`.
 #[derive(clap::Args)]
@@ -92,7 +92,8 @@ impl ListArgs {
             writeln!(out)?;
             return Ok(ExitCode::SUCCESS);
         }
-        writeln!(out, "list {}: {} prefixes", list.sequence, list.prefixes.len())?;
+        let count = number_of(list.prefixes.len(), "prefix", "prefixes");
+        writeln!(out, "list {}: {count}", list.sequence)?;
         for (prefix, end) in &list.prefixes {
             match end {
                 None => writeln!(out, "{prefix}")?,

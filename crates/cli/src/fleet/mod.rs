@@ -147,6 +147,11 @@ fn change_state(
     print(&line)
 }
 
+/// Returns a number with its noun, in the singular or the plural.
+fn number_of(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// Returns the word for a state of a rollout.
 fn text(state: RolloutState) -> &'static str {
     match state {

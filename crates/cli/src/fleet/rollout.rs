@@ -28,7 +28,7 @@ use bundle::{Bundle, BundleHeader, CanaryShare, Label};
 use fleet::{Broker, RolloutRecord, RolloutState};
 
 use super::status::{Member, Members};
-use super::{ServerArgs, print, read_members};
+use super::{ServerArgs, number_of, print, read_members};
 use crate::bundle_check::check_bundle;
 use crate::stop::{SIGINT, SIGTERM, flag_on_signals};
 
@@ -272,9 +272,9 @@ impl Rollout<'_> {
         self.retry(|broker| Ok(broker.put_bundle(version, &bytes)?))?;
         writeln!(
             std::io::stdout(),
-            "version {version}: stage {stage}, {} of {} members",
+            "version {version}: stage {stage}, {} of {}",
             expected.len(),
-            before.members.len()
+            number_of(before.members.len(), "member", "members")
         )?;
         let begin = Instant::now();
         loop {
@@ -293,9 +293,9 @@ impl Rollout<'_> {
             if begin.elapsed() > self.timeout {
                 let shown = pending.iter().take(8).copied().collect::<Vec<_>>().join(", ");
                 return Ok(Outcome::Stopped(format!(
-                    "{} members have not confirmed it within {} s: {shown}",
-                    pending.len(),
-                    self.timeout.as_secs()
+                    "not confirmed within {} s by {}: {shown}",
+                    self.timeout.as_secs(),
+                    number_of(pending.len(), "member", "members")
                 )));
             }
         }

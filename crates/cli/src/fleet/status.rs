@@ -10,7 +10,7 @@ use bundle::state::{MemberKeys, MemberState, SILENCE};
 use fleet::{Broker, StoredState};
 use serde_json::{Value, json};
 
-use super::{ServerArgs, read_members, text};
+use super::{ServerArgs, number_of, read_members, text};
 
 /// The arguments of `fleet status` and `fleet attacks`.
 #[derive(clap::Args)]
@@ -140,7 +140,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             )?;
         }
         let silent = found.members.iter().filter(|member| member.is_silent()).count();
-        writeln!(out, "{} members, {silent} silent", found.members.len())?;
+        writeln!(out, "{}, {silent} silent", number_of(found.members.len(), "member", "members"))?;
         for member in &found.members {
             write_member(&mut out, member)?;
         }
@@ -179,7 +179,8 @@ fn write_member(out: &mut impl Write, member: &Member) -> std::io::Result<()> {
         write!(out, ", {}", status.labels.join(", "))?;
     }
     if let Some(blocked) = &status.blocked {
-        write!(out, ", {} prefixes blocked by list {}", blocked.applied, blocked.sequence)?;
+        let count = number_of(blocked.applied as usize, "prefix", "prefixes");
+        write!(out, ", {count} blocked by list {}", blocked.sequence)?;
         for (prefix, why) in &blocked.refused {
             write!(out, "\n    {prefix} is not blocked: {why}")?;
         }
