@@ -31,7 +31,7 @@ NATS
 }
 refuse 1 "is nats-server running there" within site "$program" fleet status "$url" --members /dev/null
 for number in 1 2 3; do start_server "$number"; done
-wait_for 40 fleet create "$url" --replicas 3 || fail "no fleet: $(tail -n 5 "$work"/nats-*.log)"
+wait_for 90 fleet create "$url" --replicas 3 || fail "no fleet: $(tail -n 5 "$work"/nats-*.log)"
 refuse 1 "is there this fleet?" within site "$program" fleet pause "${url%lab}other"
 
 # The operator's key, and that of someone else.
@@ -193,7 +193,7 @@ blocked "${three#*, }" || fail "blocks have ended: $(cat "$work/members/blocked.
     json "d = d[0]; assert d['version'] == 5 and d['state'] == 'confirmed' and 'nats://' in d['last_error'], d"
 for number in 1 2 3; do start_server "$number"; done
 pack 7
-wait_for 40 status "all(not m['silent'] for m in d['members'])" || fail "silent: $(cat "$work/status.log" "$work/status.json")"
+wait_for 90 status "all(not m['silent'] for m in d['members'])" || fail "silent: $(cat "$work/status.log" "$work/status.json")"
 rollout 7 --stages edge,100% >"$work/rollout.log" 2>&1 || fail "version 7: $(cat "$work/rollout.log")"
 # m0, m1, m2 and m3 have the label; the list has not m0.
 grep -q 'stage label edge, 3 of' "$work/rollout.log" || fail "no label: $(cat "$work/rollout.log")"
