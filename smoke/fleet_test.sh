@@ -114,6 +114,12 @@ grep -q 'version 1: complete' "$work/rollout.log" || fail "$(cat "$work/rollout.
 refuse 1 "rolled out already" within site "$program" fleet rollout "$url" "$work/1.bundle" --key "$work/site.key" --members "$work/list"
 refuse 1 "must ascend" within site "$program" fleet rollout "$url" "$work/1.bundle" --key "$work/site.key" --members "$work/list" --stages 50%,20%
 
+refuse_label=0
+pack 8
+rollout 8 --stages egde,100% >"$work/rollout.log" 2>&1 || refuse_label=$?
+[ "$refuse_label" -eq 1 ] || fail "a label without members ends with $refuse_label"
+grep -q 'stopped at stage label egde: no member reports label egde' "$work/rollout.log" || fail "$(cat "$work/rollout.log")"
+
 # By stages, paused before the last one, while the leader of the streams is killed.
 pack 2
 : >"$work/rollout.log"

@@ -1,7 +1,7 @@
 //! The members of a fleet: so many agents in one process, each with its own connection to NATS.
 //!
 //! ```text
-//!   member n: bundle::Agent (source, trial, store on disk) ─ fleet::Link ─► servers
+//!   member n: bundle::Agent (source, trial, store on disk) ─ fleet::MemberConnection ─► servers
 //!             its member has no packets: it counts 100 requests a second, and failures while the
 //!             version in force has a file `fails`
 //! ```

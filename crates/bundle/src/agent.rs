@@ -62,7 +62,7 @@ pub trait DistributionMember: Send + Sync {
     /// Returns the current counts.
     fn sample(&self) -> HealthSample;
 
-    /// Changes the prefixes that a gate drops; `None` if the member is none. Returns a report.
+    /// Changes the prefixes that a gate drops; `None` if the member is no gate. Returns a report.
     ///
     /// # Errors
     ///

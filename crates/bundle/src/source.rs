@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use api::{AttackReport, DistributionStatus};
 use fetch::{Client, Fetched};
-use fleet::Link;
+use fleet::MemberConnection;
 use nix::fcntl::OFlag;
 
 use super::bundle::{BundleError, MAX_BUNDLE_BYTES};
@@ -55,7 +55,7 @@ pub(super) enum SourcePoller {
 /// The connection to a fleet, and the state that was published last.
 #[derive(Debug)]
 pub(super) struct FleetPoller {
-    link: Link,
+    connection: MemberConnection,
     key: SecretKey,
     published: Option<(Instant, DistributionStatus, Option<AttackReport>)>,
 }
@@ -63,7 +63,7 @@ pub(super) struct FleetPoller {
 impl FleetPoller {
     /// Publishes the member's state if it has changed, or if the last one is old.
     fn publish(&mut self, mut status: DistributionStatus, attack: Option<AttackReport>) {
-        // They change all the time, and say nothing about the rollout.
+        // The counters and the remaining time change all the time, and say nothing about the rollout.
         status.counts.clear();
         status.remaining_seconds = None;
         if let Some((at, last, reported)) = &self.published {
@@ -73,8 +73,8 @@ impl FleetPoller {
                 return;
             }
         }
-        let state = MemberState::now(self.link.url().fleet(), status.clone(), attack.clone());
-        self.link.publish(state.sign(&self.key));
+        let state = MemberState::now(self.connection.url().fleet(), status.clone(), attack.clone());
+        self.connection.publish(state.sign(&self.key));
         self.published = Some((Instant::now(), status, attack));
     }
 }
@@ -94,9 +94,10 @@ impl SourcePoller {
             BundleSource::Fleet(membership) => {
                 let (url, access) = (membership.url.clone(), membership.access.clone());
                 let interval = config.poll_interval;
-                let link = Link::start(url, access, &config.name, interval, MAX_BUNDLE_BYTES)?;
+                let connection =
+                    MemberConnection::start(url, access, &config.name, interval, MAX_BUNDLE_BYTES)?;
                 let key = membership.key.clone();
-                Self::Fleet(Box::new(FleetPoller { link, key, published: None }))
+                Self::Fleet(Box::new(FleetPoller { connection, key, published: None }))
             }
         })
     }
@@ -141,7 +142,7 @@ impl SourcePoller {
                     Ok(true)
                 }
             },
-            Self::Fleet(poller) => match poller.link.take_bundle()? {
+            Self::Fleet(poller) => match poller.connection.take_bundle()? {
                 None => Ok(false),
                 Some((name, bytes)) => {
                     deliver(name, Ok(bytes));
@@ -154,7 +155,7 @@ impl SourcePoller {
     /// Takes the signed list of a fleet's blocked prefixes, if there is one that was not taken yet.
     pub(super) fn take_blocks(&self) -> Option<Vec<u8>> {
         match self {
-            Self::Fleet(poller) => poller.link.take_blocks(),
+            Self::Fleet(poller) => poller.connection.take_blocks(),
             Self::Path { .. } | Self::Http(_) => None,
         }
     }
@@ -164,7 +165,7 @@ impl SourcePoller {
         match self {
             Self::Path { stamps, .. } => stamps.clear(),
             Self::Http(client) => client.reset(),
-            Self::Fleet(poller) => poller.link.read_again(),
+            Self::Fleet(poller) => poller.connection.read_again(),
         }
     }
 }

@@ -143,7 +143,8 @@ fn keygen(file: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn secret(path: &Path) -> anyhow::Result<SecretKey> {
+/// Reads a secret key.
+pub(crate) fn secret(path: &Path) -> anyhow::Result<SecretKey> {
     SecretKey::load(path).map_err(anyhow::Error::msg)
 }
 
@@ -161,7 +162,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn open(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<Bundle> {
+/// Reads a bundle that one of the `trusted` keys has signed; with `None`, any key.
+pub(crate) fn open(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<Bundle> {
     Bundle::open(read(path)?, trusted).with_context(|| path.display().to_string())
 }
 

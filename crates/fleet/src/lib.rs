@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   operator ─► Broker ─┬─ object store FLEET-bundles     7 ─► bytes of a bundle ──────┐
-//!                       ├─ key-value FLEET-control        current ─► version, object ──┼─► Link ─► member
+//!                       ├─ key-value FLEET-control        current ─► version, object ──┼─► MemberConnection
 //!                       │                                 rollout ─► stage, state      │
 //!                       └─ key-value FLEET-members ◄──── NAME ─► signed state ◄────────┘
 //! ```
 //!
-//! [`Broker`] is the connection of a command, which waits for each answer. [`Link`] is the connection of
-//! a member: a thread that follows `current`, reads the bundle that it names and publishes the member's
+//! [`Broker`] is the connection of a command, which waits for each answer. [`MemberConnection`] is that of a
+//! member: a thread that follows `current`, reads the bundle that it names and publishes the member's
 //! state.
 //!
 //! The broker needs no trust. This crate carries bytes: the member checks the signature of a bundle, and
@@ -30,19 +30,19 @@
 //! | `connection` | the options of a connection, and the reasons of its failure |
 //! | `object` | an object, read by direct gets |
 //! | `broker` | [`Broker`] |
-//! | `link` | [`Link`] |
+//! | `member` | [`MemberConnection`] |
 
 #![forbid(unsafe_code)]
 
 mod broker;
 mod connection;
-mod link;
+mod member;
 mod names;
 mod object;
 pub mod url;
 
 pub use broker::{Broker, BrokerError, StoredState};
 pub use connection::Access;
-pub use link::{Link, ReadResult};
+pub use member::{MemberConnection, ReadResult};
 pub use names::{CurrentVersion, RolloutRecord, RolloutState, is_member_name};
 pub use url::{FleetUrl, FleetUrlError};

@@ -31,7 +31,7 @@ const MAX_MEMBER: usize = 128;
 pub struct CurrentVersion {
     /// The version of the bundle.
     pub version: u64,
-    /// SHA-256 of the bundle in hexadecimal digits: the same version is signed anew for each stage.
+    /// SHA-256 of the bundle in hexadecimal digits: each stage signs the same version again.
     pub digest: String,
 }
 

@@ -18,6 +18,7 @@ use fleet::Broker;
 use serde_json::json;
 
 use super::{ServerArgs, number_of};
+use crate::bundle::secret;
 
 /// The arguments of `fleet block`.
 #[derive(clap::Args)]
@@ -69,7 +70,7 @@ impl ListArgs {
         &self,
         mut change: impl FnMut(&mut FleetBlocks, String) -> anyhow::Result<()>,
     ) -> anyhow::Result<ExitCode> {
-        let key = SecretKey::load(&self.key).map_err(anyhow::Error::msg)?;
+        let key = secret(&self.key)?;
         let broker = self.servers.connect()?;
         let (mut list, revision) = read(&broker, &key)?;
         list.prune(now());

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +29,7 @@ use fleet::{Broker, RolloutRecord, RolloutState};
 
 use super::status::{Member, Members};
 use super::{ServerArgs, number_of, print, read_members};
+use crate::bundle::{open, secret};
 use crate::bundle_check::check_bundle;
 use crate::stop::{SIGINT, SIGTERM, flag_on_signals};
 
@@ -155,11 +156,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         are_valid(&args.stages),
         "--stages: the shares must ascend and end with 100%, such as 5%,25%,100% or edge,10%,100%"
     );
-    let key = load_key(&args.key)?;
-    let bytes =
-        std::fs::read(&args.file).with_context(|| format!("reading {}", args.file.display()))?;
-    let bundle = Bundle::open(bytes, Some(&[key.public()]))
-        .with_context(|| args.file.display().to_string())?;
+    let key = secret(&args.key)?;
+    let bundle = open(&args.file, Some(&[key.public()]))?;
     check_bundle(&bundle)?;
     let keys = read_members(&args.members)?;
     ensure!(
@@ -200,10 +198,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     rollout.record(Stage::Share(CanaryShare::ALL), RolloutState::Complete, None)?;
     rollout.retry(|broker| Ok(broker.add_complete_version(version)?))?;
     print(&format!("version {version}: complete"))
-}
-
-fn load_key(path: &Path) -> anyhow::Result<SecretKey> {
-    SecretKey::load(path).map_err(anyhow::Error::msg)
 }
 
 impl Rollout<'_> {
@@ -263,6 +257,12 @@ impl Rollout<'_> {
             .iter()
             .filter(|member| stage.contains(member, version))
             .partition(|member| member.is_silent());
+        if let Stage::Label(label) = stage
+            && silent.is_empty()
+            && expected.is_empty()
+        {
+            return Ok(Outcome::Stopped(format!("no member reports label {label}")));
+        }
         for member in silent {
             eprintln!("fingerpost: {} is silent: it follows when it returns", member.name);
         }
@@ -353,7 +353,7 @@ fn find_pending<'m>(
 
 /// Signs the files of an earlier version with a higher one.
 pub(super) fn roll_back(args: &RollbackArgs) -> anyhow::Result<ExitCode> {
-    let key = load_key(&args.key)?;
+    let key = secret(&args.key)?;
     let broker = args.servers.connect()?;
     let current = broker.current()?.context("there is no version to roll back")?.version;
     let complete = broker.complete_versions()?;

@@ -63,7 +63,7 @@ struct Shared {
 
 /// A member's connection; dropping it ends the thread.
 #[derive(Debug)]
-pub struct Link {
+pub struct MemberConnection {
     url: FleetUrl,
     shared: Arc<Shared>,
     task: Option<Task>,
@@ -86,7 +86,7 @@ struct Session {
     sequences: [u64; 2],
 }
 
-impl Link {
+impl MemberConnection {
     /// Starts the thread of a member, which reads `current` again every `interval`, and bundles of at most
     /// `max_bytes`.
     ///
@@ -162,7 +162,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for MemberConnection {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
             task.stop_within(JOIN_TIMEOUT);
