@@ -72,10 +72,12 @@ mod placeholder;
 use std::ops::AddAssign;
 use std::os::fd::BorrowedFd;
 
+use serde::{Deserialize, Serialize};
+
 pub use arena::{Arena, LONG_FRAME};
 pub use faulty::Faulty;
 pub use frame::{Frame, HEADROOM};
-pub use host::Host;
+pub use host::{Host, HostHandover};
 pub use memory::{MemoryPort, Replay};
 pub use pcap::PcapPort;
 pub use placeholder::PlaceholderPort;
@@ -148,7 +150,8 @@ pub trait Port: Send {
 /// `received` and `transmitted` count the packets of [`Port::receive`] and [`Port::transmit`]. The
 /// others count packets that never reached the caller, by the driver's reason; a port without such
 /// a loss has zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PortStats {
     /// Frames given to the caller.
     pub received: u64,

@@ -104,9 +104,25 @@ pub fn restrict(in_driver: bool) -> io::Result<()> {
     keep(&rights)
 }
 
+/// Calls `spawn` so that a child that it starts on the calling thread gets the thread's capabilities, which a child
+/// of a user other than root would lack.
+///
+/// # Errors
+///
+/// The system's error.
+pub fn pass_to_child<T>(spawn: impl FnOnce() -> T) -> io::Result<T> {
+    let has = caps::read(None, CapSet::Permitted).map_err(io::Error::other)?;
+    caps::set(None, CapSet::Inheritable, &has).map_err(io::Error::other)?;
+    let passed = caps::set(None, CapSet::Ambient, &has).map_err(io::Error::other);
+    let result = passed.map(|()| spawn());
+    // Ambient capabilities are inheritable ones.
+    caps::clear(None, CapSet::Inheritable).map_err(io::Error::other)?;
+    result
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{CapSet, Rights, WORKER};
+    use super::{CapSet, Rights, WORKER, pass_to_child};
 
     #[test]
     fn dropped_capabilities_are_gone_and_other_threads_keep_theirs() {
@@ -123,5 +139,20 @@ mod tests {
         .join()
         .unwrap();
         assert_eq!(caps::read(None, CapSet::Permitted).unwrap(), before);
+    }
+    #[test]
+    fn child_has_the_capabilities_of_its_thread_and_the_thread_passes_none_later() {
+        let has = caps::read(None, CapSet::Permitted).unwrap();
+        let effective = || {
+            let status =
+                std::process::Command::new("cat").arg("/proc/self/status").output().unwrap();
+            let status = String::from_utf8(status.stdout).unwrap();
+            let line = status.lines().find(|line| line.starts_with("CapAmb:")).unwrap().to_owned();
+            u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()
+        };
+        let bits = has.iter().map(|right| right.bitmask()).sum::<u64>();
+        assert_eq!(pass_to_child(effective).unwrap(), bits);
+        assert_eq!(effective(), 0);
+        assert_eq!(caps::read(None, CapSet::Permitted).unwrap(), has);
     }
 }

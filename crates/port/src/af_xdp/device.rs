@@ -120,6 +120,13 @@ impl TagRemoval {
         device.set_flags(flags & !FLAG_RX_VLAN).ok()?;
         Some(Self { device, index })
     }
+
+    /// Turns the removal on again in place of a predecessor that has turned it off.
+    pub(super) fn succeed(name: &str) -> Option<Self> {
+        let device = Device::find(name).ok()?;
+        let index = device.index().ok()?;
+        Some(Self { device, index })
+    }
 }
 
 impl Drop for TagRemoval {
@@ -164,6 +171,18 @@ impl ChannelCount {
         let index = device.index()?;
         device.set_channels(wanted)?;
         Ok(Some(Self { device, index, before, count }))
+    }
+
+    /// Returns the channels before the change, and the number of queues since then.
+    pub(super) fn change(&self) -> (Channels, u32) {
+        (self.before, self.count)
+    }
+
+    /// Puts the channels back in place of a predecessor that has made this change.
+    pub(super) fn succeed(name: &str, (before, count): (Channels, u32)) -> Option<Self> {
+        let device = Device::find(name).ok()?;
+        let index = device.index().ok()?;
+        Some(Self { device, index, before, count })
     }
 }
 

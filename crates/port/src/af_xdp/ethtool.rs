@@ -8,9 +8,11 @@
 //!   command │ context │ entries of the table │ bytes of the key │ function, 3 bytes │ 0 │ table │ key
 //! ```
 
+use serde::{Deserialize, Serialize};
+
 /// `struct ethtool_channels` of linux/ethtool.h; the maxima are of `rx`, `tx`, `other` and `combined`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Channels {
     pub(super) command: u32,
     pub(super) max: [u32; 4],

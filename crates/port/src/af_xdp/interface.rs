@@ -27,6 +27,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::bpf::{AttachError, Link, LoadError, Mode};
 use super::counters::SocketCounters;
 use super::descriptor;
@@ -42,11 +44,14 @@ use crate::PortStats;
 
 mod extension;
 mod refused;
+mod succession;
 
 use refused::Refused;
+pub use succession::{InterfaceCounts, InterfaceHandover};
 
 /// The receive modes that may be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ModeChoice {
     /// The best available: zero-copy, else copy, else generic.
     #[default]
@@ -63,7 +68,7 @@ pub enum ModeChoice {
 }
 
 /// The queues of a device, and the distribution of packets over them, while a program is attached to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueSetup {
     /// The number of channels (`ethtool -L`); `None`: as it is.
     pub channels: Option<u32>,
@@ -86,6 +91,8 @@ struct Inner {
     /// The counter of the host's packets, once it is wanted.
     host_egress: Mutex<Weak<HostEgress>>,
     refused: Refused,
+    /// The counts of the processes that had the interface before.
+    past: Mutex<InterfaceCounts>,
 }
 
 /// The age of a count of redirected packets after which all of them have arrived or are lost.
@@ -133,6 +140,10 @@ struct Attachment {
     /// Whether it is only observed by the configuration, and because it cannot be served.
     observed: bool,
     left: bool,
+    /// The link of a predecessor whose program is still attached, and the description of the interface.
+    predecessor: Option<(Link, InterfaceHandover)>,
+    /// The description of an interface that was taken over and is not owned yet.
+    inherited: Option<InterfaceHandover>,
 }
 
 impl Attachment {
@@ -169,7 +180,7 @@ impl Interface {
         choice: ModeChoice,
     ) -> Result<Self, Error> {
         let load = |mac| Steering::new(mac, queues, locals);
-        Self::take_over(name, queues, choice, load)
+        Self::acquire(name, queues, choice, load)
     }
 
     /// The same for a router beside the host: it leaves packets that are too long for the sockets to the
@@ -185,7 +196,7 @@ impl Interface {
         choice: ModeChoice,
     ) -> Result<Self, Error> {
         let load = |mac| Steering::for_router(mac, queues, locals);
-        Self::take_over(name, queues, choice, load)
+        Self::acquire(name, queues, choice, load)
     }
 
     /// The same for a gate, which may drop packets there by `drops`.
@@ -201,10 +212,10 @@ impl Interface {
         early: EarlyDropConfig,
     ) -> Result<Self, Error> {
         let load = |mac| Steering::for_gate(mac, queues, locals, early);
-        Self::take_over(name, queues, choice, load)
+        Self::acquire(name, queues, choice, load)
     }
 
-    fn take_over(
+    fn acquire(
         name: &str,
         queues: u32,
         choice: ModeChoice,
@@ -249,6 +260,8 @@ impl Interface {
             channels: None,
             observed: false,
             left: false,
+            predecessor: None,
+            inherited: None,
         });
         Ok(Self(Arc::new(Inner {
             queues,
@@ -258,6 +271,7 @@ impl Interface {
             sockets,
             host_egress: Mutex::default(),
             refused: Refused::default(),
+            past: Mutex::default(),
         })))
     }
 
@@ -511,7 +525,7 @@ impl Interface {
     ///
     /// See [`Steering::declined_bytes`].
     pub fn declined_bytes(&self) -> io::Result<u64> {
-        self.0.steering.declined_bytes()
+        Ok(self.0.steering.declined_bytes()? + self.past().declined_bytes)
     }
 
     /// States which prefixes are behind the gate.
@@ -529,7 +543,7 @@ impl Interface {
     ///
     /// See [`Steering::forged_bytes`].
     pub fn forged_bytes(&self) -> io::Result<u64> {
-        self.0.steering.forged_bytes()
+        Ok(self.0.steering.forged_bytes()? + self.past().forged_bytes)
     }
 
     /// Counts the bytes of dropped packets of blocked sources.
@@ -538,7 +552,7 @@ impl Interface {
     ///
     /// See [`Steering::blocked_bytes`].
     pub fn blocked_bytes(&self) -> io::Result<u64> {
-        self.0.steering.blocked_bytes()
+        Ok(self.0.steering.blocked_bytes()? + self.past().blocked_bytes)
     }
 
     /// Leaves all packets to the host from now on and counts those that would have been taken, or
@@ -584,7 +598,9 @@ impl Interface {
     ///
     /// Those of `bpf(2)`.
     pub fn counts(&self) -> io::Result<SteeringCounters> {
-        self.0.steering.counts()
+        let mut counts = self.0.steering.counts()?;
+        counts += self.past().outcomes;
+        Ok(counts)
     }
 
     /// Lets packets of IPv4, and of IPv6, take the driver's path from now on.
@@ -608,7 +624,7 @@ impl Interface {
     ///
     /// See [`Steering::forwarded_bytes`].
     pub fn forwarded_bytes(&self) -> io::Result<u64> {
-        self.0.steering.forwarded_bytes()
+        Ok(self.0.steering.forwarded_bytes()? + self.past().forwarded_bytes)
     }
 
     /// Sets how long a worker may stall.
@@ -668,7 +684,7 @@ impl Interface {
             passed: counts.passed(),
             undelivered: sockets.undelivered,
             tx_lost: sockets.lost,
-            tx_refused: self.0.refused.count(),
+            tx_refused: self.0.refused.count() + self.past().sockets.tx_refused,
             ..sum
         })
     }

@@ -54,7 +54,7 @@ pub mod steer;
 pub use device::{DeviceInfo, compute_checksums, describe, queues};
 pub use error::Error;
 pub use host_egress::{HostEgress, HostEgressShare, HostTraffic};
-pub use interface::{Interface, ModeChoice, QueueSetup};
+pub use interface::{Interface, InterfaceCounts, InterfaceHandover, ModeChoice, QueueSetup};
 pub use refused::RefusedFrames;
 pub use rss::{Rss, has_rss};
 pub use socket::{RingSizes, Socket, largest_mtu, longest_mtu, synchronize_rcu};

@@ -16,6 +16,8 @@
 //! hash by Microsoft's "RSS hashing types"; the symmetric key by Woo and Park, "Scalable TCP Session
 //! Monitoring with Symmetric Receive-side Scaling" (KAIST, 2012).
 
+use serde::{Deserialize, Serialize};
+
 use super::device::Device;
 use super::error::Error;
 use super::ethtool::{
@@ -24,7 +26,8 @@ use super::ethtool::{
 };
 
 /// The distribution of received packets over queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Rss {
     /// Both directions of a flow have one queue: a key of a repeated 16-bit pattern. The fields stay as they
     /// are. The key is known to everyone, so a sender can choose flows that share a queue.
@@ -47,7 +50,7 @@ const FLOWS: [u32; 4] = [1, 2, 5, 6];
 const ADDRESSES: u64 = 1 << 4 | 1 << 5;
 
 /// The RSS of a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
     table: Vec<u32>,
     key: Vec<u8>,
@@ -67,6 +70,13 @@ impl State {
 /// Returns a table of `entries` with `queues` in turn.
 fn equal(entries: usize, queues: u32) -> Vec<u32> {
     (0..queues).cycle().take(entries).collect()
+}
+
+/// A change of the RSS of a device: before and after.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RssChange {
+    before: State,
+    applied: State,
 }
 
 /// The RSS of a device, set until the value is dropped.
@@ -107,6 +117,19 @@ impl RssSetup {
             setup.set_fields([Some(fields); FLOWS.len()]).map_err(|_| refused("the fields"))?;
         }
         Ok(setup)
+    }
+
+    /// Returns the change that a successor puts back.
+    pub(super) fn change(&self) -> RssChange {
+        RssChange { before: self.before.clone(), applied: self.applied.clone() }
+    }
+
+    /// Puts the RSS back in place of a predecessor that has made this change.
+    pub(super) fn succeed(name: &str, change: RssChange) -> Option<Self> {
+        let device = Device::find(name).ok()?;
+        let index = device.index().ok()?;
+        let RssChange { before, applied } = change;
+        Some(Self { device, index, before, applied })
     }
 
     fn set_key(&mut self, key: &[u8], function: u8) -> Result<(), Error> {

@@ -29,12 +29,14 @@
 mod tc;
 
 use std::fmt;
-use std::fs;
-use std::io::{self, IoSlice};
+use std::fs::{self, File};
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::net::if_::if_indextoname;
-use tun_rs::{DeviceBuilder, Layer, SyncDevice};
+use serde::{Deserialize, Serialize};
+use tun_rs::{DeviceBuilder, Layer};
 
 /// The length of an Ethernet header, and of an address in it.
 const ETHERNET: usize = 14;
@@ -45,7 +47,7 @@ const MTU: u16 = u16::MAX - ETHERNET as u16;
 /// The entry into the host's stack. Clones refer to the same device.
 #[derive(Clone)]
 pub struct Host {
-    device: Arc<SyncDevice>,
+    device: Arc<File>,
     name: Arc<str>,
     mac: [u8; ADDRESS],
     index: u32,
@@ -71,8 +73,32 @@ impl Host {
         let (mac, index) = (device.mac_address()?, device.if_index()?);
         tc::add_clsact(index).map_err(without_clsact)?;
         device.enabled(true)?;
-        let device = Arc::new(device);
+        let device = Arc::new(File::from(device.as_fd().try_clone_to_owned()?));
         Ok(Self { device, name: name.into(), mac, index, interfaces: Arc::default() })
+    }
+
+    /// Describes the device for a successor process, with a copy of its descriptor: it exists until both have
+    /// closed theirs.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if no descriptor is left.
+    pub fn hand_over(&self) -> io::Result<(HostHandover, OwnedFd)> {
+        let interfaces = self.interfaces.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let handover = HostHandover {
+            name: (*self.name).into(),
+            mac: self.mac,
+            index: self.index,
+            interfaces,
+        };
+        Ok((handover, self.device.as_fd().try_clone_to_owned()?))
+    }
+
+    /// Shares the device of a predecessor, by its description and its descriptor.
+    pub fn succeed(handover: HostHandover, device: OwnedFd) -> Self {
+        let HostHandover { name, mac, index, interfaces } = handover;
+        let (device, interfaces) = (Arc::new(File::from(device)), Arc::new(Mutex::new(interfaces)));
+        Self { device, name: name.into(), mac, index, interfaces }
     }
 
     /// Returns the device's name.
@@ -115,8 +141,18 @@ impl Host {
         let destination = if group { destination } else { &self.mac };
         let number = interface.to_be_bytes();
         let parts = [IoSlice::new(destination), IoSlice::new(rest), IoSlice::new(&number)];
-        self.device.send_vectored(&parts).is_ok()
+        (&*self.device).write_vectored(&parts).is_ok()
     }
+}
+
+/// The description of a TAP device that a process hands over.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HostHandover {
+    name: String,
+    mac: [u8; ADDRESS],
+    index: u32,
+    /// The filters.
+    interfaces: Vec<(u32, u16)>,
 }
 
 /// Adds the remedy to an error of the TAP device's creation.

@@ -7,6 +7,10 @@
 //! A drop does not rely on the closing alone. A process that another thread has just forked has a
 //! copy of every descriptor until it executes its own program, and would leave the XDP program
 //! attached until then.
+//!
+//! A process that takes over from another one gets a copy of its descriptor ([`Link::succeed`]). Both then
+//! have the same attachment, and the drop of the copy leaves it to the predecessor until the successor
+//! [owns](Link::own) it.
 
 #![expect(unsafe_code, reason = "bpf(2)")]
 
@@ -15,12 +19,15 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use serde::{Deserialize, Serialize};
+
 use super::Program;
 use super::program::{ATTACH_EGRESS, ATTACH_XDP};
 use super::sys::{self, Command};
 
 /// The place in the kernel at which the program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[repr(u32)]
 pub enum Mode {
     /// In the stack, after the packet has become an `sk_buff`: slow, works
@@ -39,9 +46,12 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The descriptor of a link; dropping it detaches the program.
+/// The descriptor of a link; dropping it detaches the program, unless another process owns the link.
 #[derive(Debug)]
-struct Attached(OwnedFd);
+struct Attached {
+    fd: OwnedFd,
+    is_owned: bool,
+}
 
 impl Attached {
     fn new(program: &Program, ifindex: u32, attach_type: u32, flags: u32) -> io::Result<Self> {
@@ -49,13 +59,17 @@ impl Attached {
         let mut attr = sys::LinkCreate { program_fd, target: ifindex, attach_type, flags };
         // SAFETY: the arm of this command, which holds no pointer; it makes a
         // descriptor.
-        unsafe { sys::open(Command::LinkCreate, &mut attr) }.map(Self)
+        let fd = unsafe { sys::open(Command::LinkCreate, &mut attr) }?;
+        Ok(Self { fd, is_owned: true })
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        let mut attr = sys::LinkDetach { link_fd: self.0.as_raw_fd() as u32 };
+        if !self.is_owned {
+            return;
+        }
+        let mut attr = sys::LinkDetach { link_fd: self.fd.as_raw_fd() as u32 };
         // Linux before 5.10 has no such command; the descriptor is closed next in any case. SAFETY:
         // the arm of this command, which holds no pointer.
         let _ = unsafe { sys::bpf(Command::LinkDetach, &mut attr) };
@@ -100,6 +114,17 @@ impl Link {
         Ok(Self { attached, mode })
     }
 
+    /// Shares the link of a predecessor, by a copy of its descriptor: the predecessor owns it, and its program
+    /// stays.
+    pub fn succeed(fd: OwnedFd, mode: Mode) -> Self {
+        Self { attached: Attached { fd, is_owned: false }, mode }
+    }
+
+    /// Owns the link from now on: the drop of this value detaches the program.
+    pub fn own(&mut self) {
+        self.attached.is_owned = true;
+    }
+
     /// Puts `program` in the place of the present one: each frame passes through one of the two.
     ///
     /// # Errors
@@ -108,7 +133,7 @@ impl Link {
     /// program, such as one for a single buffer in place of one for several. The present one stays.
     pub fn replace(&self, program: &Program) -> io::Result<()> {
         let mut attr = sys::LinkUpdate {
-            link_fd: self.attached.0.as_raw_fd() as u32,
+            link_fd: self.attached.fd.as_raw_fd() as u32,
             new_program_fd: program.as_fd().as_raw_fd() as u32,
         };
         // SAFETY: the arm of this command, which holds no pointer.
@@ -123,7 +148,7 @@ impl Link {
 
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.attached.0.as_fd()
+        self.attached.fd.as_fd()
     }
 }
 

@@ -1,6 +1,10 @@
 //! The steering program's counters: the outcomes for packets.
 
-use std::ops::Index;
+use std::collections::BTreeMap;
+use std::ops::{AddAssign, Index};
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The outcome for a packet: taken, forwarded, dropped, or passed to the host for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,6 +150,35 @@ impl SteeringCounters {
     /// Returns each outcome with its count.
     pub fn iter(&self) -> impl Iterator<Item = (SteeringOutcome, u64)> + '_ {
         SteeringOutcome::ALL.into_iter().zip(self.0)
+    }
+}
+
+/// By the names of the outcomes, so that versions with other outcomes can read them.
+impl Serialize for SteeringCounters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter().map(|(outcome, count)| (outcome.name(), count)))
+    }
+}
+
+/// Refuses counts of an unknown outcome, which would be lost.
+impl<'de> Deserialize<'de> for SteeringCounters {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut counters = Self::default();
+        for (name, count) in BTreeMap::<String, u64>::deserialize(deserializer)? {
+            let at = SteeringOutcome::ALL.into_iter().position(|outcome| outcome.name() == name);
+            match at {
+                Some(at) => counters.0[at] = count,
+                None if count == 0 => {}
+                None => return Err(D::Error::custom(format!("unknown outcome {name}"))),
+            }
+        }
+        Ok(counters)
+    }
+}
+
+impl AddAssign for SteeringCounters {
+    fn add_assign(&mut self, others: Self) {
+        self.0.iter_mut().zip(others.0).for_each(|(sum, more)| *sum += more);
     }
 }
 
