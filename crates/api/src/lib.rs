@@ -62,6 +62,12 @@ pub enum Order {
     Reload,
     /// Save an image of the tables.
     Save,
+    /// Start the program at the daemon's path, which takes over from the daemon.
+    Upgrade {
+        /// If the daemon runs that program, read the configuration again instead, and apply it.
+        #[serde(default)]
+        or_reload: bool,
+    },
     /// Stop observing an interface: process its packets.
     Promote {
         /// The interface.

@@ -40,7 +40,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(signals) = service::prepare(config.daemon.log, None, config.block.is_some())? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let mut daemon = progress::during("loading the routes", || router::start_static(config))?;
+    let predecessor = service::predecessor("router")?;
+    let mut daemon =
+        progress::during("loading the routes", || router::start_static_after(predecessor, config))?;
     run::log_warnings(&mut daemon);
     log_start(&daemon)?;
     run::serve(&signals, daemon, args.daemon.json)

@@ -14,6 +14,7 @@
 //! acl explain, nft     explains the rules for a packet, writes the lists for nftables
 //! show WHAT            prints the state of a running router, gate or grantor
 //! reload               makes a running router reload its configuration
+//! upgrade              makes the installed program take over from a running router
 //! promote, demote IF   switches an interface between forwarding and observing
 //! block IF...          drops the packets of listed sources in the driver
 //! ban, unban PREFIX    changes the bans of a running router or `block`
@@ -130,6 +131,8 @@ enum Command {
     Show(show::Args),
     /// Make a running router, gate or grantor reload its configuration
     Reload(order::OrderArgs),
+    /// Make the installed program take over from a running router, without a lost packet
+    Upgrade(order::UpgradeArgs),
     /// Make a running router forward the packets of an interface that it observes
     Promote(order::InterfaceArgs),
     /// Make a running router observe an interface: the kernel forwards, the router counts
@@ -199,6 +202,7 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Acl(args) => acl::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Reload(args) => order::reload(&args),
+        Command::Upgrade(args) => order::upgrade(&args),
         Command::Ban(args) => block_lists::ban(&args),
         Command::Unban(args) => block_lists::unban(&args),
         Command::ApplyLists(args) => order::apply_lists(&args),

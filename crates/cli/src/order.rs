@@ -1,4 +1,4 @@
-//! `fingerpost reload`, `save`, `promote`, `demote`, `bundle rollback` and `bundle retry`: orders to a
+//! `fingerpost reload`, `upgrade`, `save`, `promote`, `demote`, `bundle rollback` and `bundle retry`: orders to a
 //! running router, gate or grantor.
 //!
 //! ```text
@@ -7,10 +7,14 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use api::{Item, Order};
 
 use crate::client::{self, RESPONSE_TIMEOUT};
+
+/// The longest time until a successor has read all routes, and runs.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(330);
 
 /// The arguments of an order without parameters.
 #[derive(clap::Args)]
@@ -38,6 +42,22 @@ pub(crate) struct InterfaceArgs {
 /// Makes the router reload its configuration.
 pub(crate) fn reload(args: &OrderArgs) -> anyhow::Result<ExitCode> {
     send(&args.socket, &Order::Reload, args.json)
+}
+
+/// The arguments of `upgrade`.
+#[derive(clap::Args)]
+pub(crate) struct UpgradeArgs {
+    #[command(flatten)]
+    order: OrderArgs,
+    /// If the installed program is the running one, reload the configuration instead
+    #[arg(long)]
+    or_reload: bool,
+}
+
+/// Makes the installed program take over from the running one.
+pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
+    let order = Order::Upgrade { or_reload: args.or_reload };
+    send_within(UPGRADE_TIMEOUT, &args.order.socket, &order, args.order.json)
 }
 
 /// Makes the router save an image of its tables.
@@ -76,8 +96,18 @@ pub(crate) fn send(
     order: &Order,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
+    send_within(RESPONSE_TIMEOUT, socket, order, json)
+}
+
+/// Sends an order whose result may take a time, and writes it.
+fn send_within(
+    timeout: Duration,
+    socket: &client::SocketArgs,
+    order: &Order,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    client::send(socket, order, RESPONSE_TIMEOUT, &mut |item| {
+    client::send(socket, order, timeout, &mut |item| {
         if let Item::Done(done) = item {
             if json {
                 serde_json::to_writer(&mut out, &serde_json::json!({ "done": done }))?;

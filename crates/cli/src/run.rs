@@ -54,7 +54,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let start = Instant::now();
-    let daemon = progress::during("reading the kernel's routes", || router::start(config))?;
+    let predecessor = service::predecessor("router")?;
+    let daemon = progress::during("reading the kernel's routes", || {
+        router::start_after(predecessor, config)
+    })?;
     log_start(&daemon, start.elapsed())?;
     serve(&signals, daemon, args.daemon.json)
 }
@@ -162,6 +165,14 @@ impl Service for RouterService {
 
     fn problems(&self) -> Vec<String> {
         self.daemon.problems()
+    }
+
+    fn successor(&self) -> Option<u32> {
+        self.daemon.successor()
+    }
+
+    fn has_clients(&self) -> bool {
+        self.daemon.has_clients()
     }
 
     fn reload(&mut self) -> Result<String, String> {

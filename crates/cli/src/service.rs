@@ -4,7 +4,8 @@
 //!   prepare ─► start ─► log_ports ─► serve: READY=1 ─► Ctrl-C, SIGTERM ─► STOPPING=1 ─► report
 //!                                              ├─ WATCHDOG=1 while every thread makes progress
 //!                                              ├─ STATUS=not ready: … while an interface is down
-//!                                              └─ SIGHUP: RELOADING=1, reload, READY=1
+//!                                              ├─ SIGHUP: RELOADING=1, reload, READY=1
+//!                                              └─ a successor has taken over: MAINPID=, exit
 //! ```
 //!
 //! Under systemd (`Type=notify`) the unit is ready once the service forwards packets. A separate
@@ -16,13 +17,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use api::Counters;
 use config::Level;
-use control::PortInfo;
 use control::service::Service;
+use control::{PortInfo, Predecessor};
 use control::{items, links};
 use datapath::stats::Snapshot;
 use sd_notify::NotifyState;
@@ -37,6 +38,9 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Interval of checks for missing interfaces.
 const INTERFACE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The longest time for the last replies of a process that another one succeeds.
+const LAST_REPLIES: Duration = Duration::from_secs(2);
 
 /// The arguments that `forward`, `run`, `gate` and `grantor` share. Each of them sets the default of
 /// `--config` by [`default_path`].
@@ -119,6 +123,9 @@ impl Signals {
             std::thread::sleep(TICK);
             heartbeat.beat();
             service.log_events();
+            if let Some(successor) = service.successor() {
+                leave_to(successor, service);
+            }
             healthy = service.is_alive();
             let now = service.problems();
             if now != problems {
@@ -141,6 +148,24 @@ impl Signals {
         notify(NotifyState::Stopping);
         service.stop() && healthy
     }
+}
+
+/// Returns the process that this one takes over from, if any.
+pub(crate) fn predecessor(role: &str) -> anyhow::Result<Option<Predecessor>> {
+    Predecessor::from_environment(role)
+        .map_err(anyhow::Error::msg)
+        .context("cannot take over from the running program")
+}
+
+/// Ends this process, whose service another one continues. Nothing is dropped: the interfaces and listeners are
+/// those of the successor, too.
+fn leave_to(successor: u32, service: &impl Service) -> ! {
+    notify(NotifyState::MainPid(successor));
+    let begin = Instant::now();
+    while service.has_clients() && begin.elapsed() < LAST_REPLIES {
+        std::thread::sleep(TICK);
+    }
+    std::process::exit(0)
 }
 
 pub(crate) fn notify(state: NotifyState<'_>) {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::plane::Ports;
+use crate::succession::InterfaceQueueCounts;
 use api::{EgressQueue, EgressQueueClass};
 use config::{Config, EgressQueueConfig};
 use datapath::{DeviceQueue, PortQueue, PortQueues};
@@ -48,6 +49,24 @@ impl EgressQueues {
             InterfaceQueue { config: queue.clone(), pacer, host: None, counters }
         };
         Self(config.egress_queues.iter().map(queue).collect())
+    }
+
+    /// Returns the counters, for a successor.
+    pub(crate) fn counts(&self) -> Vec<InterfaceQueueCounts> {
+        let read = |queue: &InterfaceQueue| {
+            InterfaceQueueCounts::read(&queue.config.interface, queue.counters.iter().map(|c| &**c))
+        };
+        self.0.iter().map(read).collect()
+    }
+
+    /// Makes the queues of a configuration, without rates, that have the counters of a predecessor.
+    pub(crate) fn continuing(config: &Config, counts: &[InterfaceQueueCounts]) -> Self {
+        let queue = |queue: &EgressQueueConfig| {
+            let past = counts.iter().find(|past| past.interface == queue.interface)?;
+            let counters = past.counters().map(Arc::new).collect();
+            Some(InterfaceQueue { config: queue.clone(), pacer: None, host: None, counters })
+        };
+        Self(config.egress_queues.iter().filter_map(queue).collect())
     }
 
     /// Counts what the host sends by these interfaces, where they have a rate. Before Linux 6.6 that is not

@@ -24,7 +24,7 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -70,21 +70,22 @@ pub struct Http {
     // Dropped first: this ends the thread, which is then joined.
     _stop: oneshot::Sender<()>,
     _thread: Task,
+    listener: TcpListener,
 }
 
 impl Http {
-    /// Starts to listen.
+    /// Starts to serve the clients of a listener.
     ///
     /// # Errors
     ///
     /// The system's error.
     pub fn start(
-        listen: SocketAddr,
+        listener: TcpListener,
         hosts: AllowedHosts,
         handler: Arc<dyn RequestHandler>,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
+        let served = listener.try_clone()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(2)
@@ -93,14 +94,19 @@ impl Http {
         // Neither this thread nor those that it starts need a capability.
         let thread = Task::start("http", Rights::None, move |_| {
             runtime.block_on(async {
-                let serving = tokio::spawn(serve(listener, Arc::new(hosts), handler));
+                let serving = tokio::spawn(serve(served, Arc::new(hosts), handler));
                 // The sender is dropped to stop the server.
                 let _ = stopped.await;
                 serving.abort();
             });
             runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         })?;
-        Ok(Self { _stop: stop, _thread: thread })
+        Ok(Self { _stop: stop, _thread: thread, listener })
+    }
+
+    /// Returns the listener.
+    pub fn listener(&self) -> &TcpListener {
+        &self.listener
     }
 }
 
@@ -191,7 +197,7 @@ fn response(reply: HttpResponse) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::net::{SocketAddr, TcpStream};
 
     use super::*;
 
@@ -206,10 +212,6 @@ mod tests {
         }
     }
 
-    fn free_address() -> SocketAddr {
-        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-    }
-
     fn exchange(to: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(to).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -220,8 +222,9 @@ mod tests {
 
     #[test]
     fn get_and_head_are_served_and_slow_or_greedy_clients_keep_no_other_out() {
-        let at = free_address();
-        let server = Http::start(at, AllowedHosts::default(), Arc::new(Echo)).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let server = Http::start(listener, AllowedHosts::default(), Arc::new(Echo)).unwrap();
         let rest = "Host: localhost\r\nConnection: close\r\n";
         let reply = exchange(at, &format!("GET / HTTP/1.1\r\nAccept: text/x\r\n{rest}\r\n"));
         assert!(reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.ends_with("\r\n\r\ntext/x\n"));

@@ -35,6 +35,7 @@
 //! | `routes` | static routes: files and configuration → tables and adjacencies |
 //! | `protocols` | names of route protocols |
 //! | `report` | log lines for events of links and feeds |
+//! | `succession` | the messages by which a new process takes over from a running one |
 //! | `slots` | a limit of clients at once |
 //! | `progress` | detects threads that no longer make progress |
 //! | `workers` | the workers' threads |
@@ -79,6 +80,7 @@ pub mod server;
 pub mod service;
 mod slots;
 pub mod start;
+mod succession;
 pub mod sysctls;
 mod target;
 mod trace;
@@ -88,3 +90,4 @@ pub mod workers;
 pub use daemon::{Daemon, ImageStart, ReloadError, Reloaded, SaveError, Saved};
 pub use role::Role;
 pub use start::{PortInfo, StartError};
+pub use succession::Predecessor;

@@ -8,7 +8,7 @@
 use std::iter;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,10 +35,19 @@ pub(crate) trait Orders: Send + 'static {
     /// wait for a disk.
     fn saver(&self) -> Result<SaveImage, String>;
 
+    /// Returns whether the daemon runs the program at its path.
+    fn is_current(&self) -> bool;
+
+    /// Starts the program at the daemon's path, which takes over; returns the receiver of the result.
+    fn upgrade(&mut self) -> Result<Receiver<UpgradeResult>, String>;
+
     /// With `only`, leaves an interface's packets to the kernel and counts them; otherwise receives
     /// them again.
     fn observe(&mut self, interface: &str, only: bool) -> Result<(), String>;
 }
+
+/// The result of an upgrade: a report or the reason of its failure.
+pub(crate) type UpgradeResult = Result<String, String>;
 
 /// Saves the image and returns a report.
 pub(crate) type SaveImage = Box<dyn FnOnce() -> Result<String, String> + Send>;
@@ -136,6 +145,8 @@ enum OrderResult {
     Done(String),
     /// The client's thread saves the image, so that the daemon does not wait for a disk.
     Save(SaveImage),
+    /// The client's thread waits for the result.
+    Upgrade(Receiver<UpgradeResult>),
 }
 
 /// Has the daemon or the role execute an order.
@@ -158,6 +169,10 @@ fn execute<D: Orders>(order: Order, handles: &ServerHandles<D>) -> Result<Vec<It
         }
         Order::Reload => daemon.reload().map(OrderResult::Done),
         Order::Save => daemon.saver().map(OrderResult::Save),
+        Order::Upgrade { or_reload: true } if daemon.is_current() => {
+            daemon.reload().map(OrderResult::Done)
+        }
+        Order::Upgrade { .. } => daemon.upgrade().map(OrderResult::Upgrade),
         Order::Promote { interface } => daemon
             .observe(&interface, false)
             .map(|()| OrderResult::Done(format!("{interface}: its packets are the router's"))),
@@ -169,6 +184,9 @@ fn execute<D: Orders>(order: Order, handles: &ServerHandles<D>) -> Result<Vec<It
     let report = match result.ok_or_else(no_answer)?? {
         OrderResult::Done(report) => report,
         OrderResult::Save(save) => save()?,
+        OrderResult::Upgrade(result) => {
+            result.recv().unwrap_or_else(|_| Err("the router ended".to_owned()))?
+        }
     };
     Ok(vec![Item::Done(report)])
 }

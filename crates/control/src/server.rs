@@ -14,10 +14,11 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -71,16 +72,18 @@ impl From<io::Error> for RequestError {
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
+    listener: Arc<UnixListener>,
+    clients: Slots,
     thread: Option<Task>,
 }
 
 impl Server {
-    /// Listens at `path`.
+    /// Makes a listening socket at `path`.
     ///
     /// # Errors
     ///
     /// The system's error; `AddrInUse` if another process listens there.
-    pub fn start(path: &Path, responder: impl Responder) -> io::Result<Self> {
+    pub fn bind(path: &Path) -> io::Result<UnixListener> {
         if UnixStream::connect(path).is_ok() {
             let reason = "another process serves this control socket";
             return Err(io::Error::new(ErrorKind::AddrInUse, reason));
@@ -89,13 +92,58 @@ impl Server {
             fs::remove_file(path)?;
         }
         create_folder(path)?;
-        let listener = bind(path)?;
+        bind(path)
+    }
+
+    /// Serves the clients of a listening socket at `path`.
+    ///
+    /// # Errors
+    ///
+    /// The system's error.
+    pub fn start(
+        path: &Path,
+        listener: UnixListener,
+        responder: impl Responder,
+    ) -> io::Result<Self> {
+        let (listener, clients) = (Arc::new(listener), Slots::new(MAX_CLIENTS));
         // If no thread can be made, `server` is dropped and removes the file.
-        let mut server = Self { path: path.into(), thread: None };
-        // The threads of the clients inherit the rights, none.
-        let run = move |stop: &Stop| listen(&listener, &responder, stop);
-        server.thread = Some(Task::start("control-socket", Rights::None, run)?);
+        let mut server = Self { path: path.into(), listener, clients, thread: None };
+        server.accept(responder)?;
         Ok(server)
+    }
+
+    /// Returns the path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Accepts no more clients for now: they wait. Those that are being served continue.
+    pub fn suspend(&mut self) {
+        self.thread = None;
+    }
+
+    /// Accepts clients, again after [`suspend`](Self::suspend).
+    ///
+    /// # Errors
+    ///
+    /// The system's error.
+    pub fn accept(&mut self, responder: impl Responder) -> io::Result<()> {
+        let (listener, clients) = (Arc::clone(&self.listener), self.clients.clone());
+        // The threads of the clients inherit the rights, none.
+        let run = move |stop: &Stop| listen(&listener, &clients, &responder, stop);
+        self.thread = Some(Task::start("control-socket", Rights::None, run)?);
+        Ok(())
+    }
+
+    /// Returns whether a client is being served.
+    pub fn has_clients(&self) -> bool {
+        self.clients.any_taken()
+    }
+}
+
+impl AsFd for Server {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 }
 
@@ -138,8 +186,7 @@ fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-fn listen(listener: &UnixListener, responder: &impl Responder, stop: &Stop) {
-    let slots = Slots::new(MAX_CLIENTS);
+fn listen(listener: &UnixListener, slots: &Slots, responder: &impl Responder, stop: &Stop) {
     while !stop.is_set() {
         let Ok((client, _)) = listener.accept() else {
             stop.wait(POLL_INTERVAL);

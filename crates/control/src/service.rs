@@ -17,6 +17,16 @@ pub trait Service {
     /// Returns a description of each interface that does not work as a port.
     fn problems(&self) -> Vec<String>;
 
+    /// Returns the number of the process that has taken over: this one must exit at once, without dropping anything.
+    fn successor(&self) -> Option<u32> {
+        None
+    }
+
+    /// Returns whether a client of the control socket is being served.
+    fn has_clients(&self) -> bool {
+        false
+    }
+
     /// Reads the configuration again, applies it, and returns a summary of the changes.
     ///
     /// # Errors

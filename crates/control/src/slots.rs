@@ -24,6 +24,11 @@ impl Slots {
         Self { taken: Arc::default(), limit }
     }
 
+    /// Returns whether any slot is in use.
+    pub(crate) fn any_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) > 0
+    }
+
     /// Takes a slot, unless all are in use.
     pub(crate) fn take(&self) -> Option<Slot> {
         let next = |taken| (taken < self.limit).then_some(taken + 1);

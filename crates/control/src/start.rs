@@ -12,12 +12,14 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use fib::Reader;
-use port::af_xdp::{self, Interface, RingSizes, Socket};
+use port::af_xdp::steer::Steering;
+use port::af_xdp::{self, Interface, InterfaceHandover, RingSizes, Socket};
 use port::{Arena, Host, PlaceholderPort, Port};
 
 use crate::egress_queues::EgressQueues;
@@ -86,6 +88,8 @@ pub enum StartError {
     },
     /// An interface, its queue or the permission for it.
     Port(af_xdp::Error),
+    /// The predecessor does not hand over.
+    Predecessor(String),
     /// Any other error of the system.
     System {
         /// The operation that failed.
@@ -129,6 +133,7 @@ impl fmt::Display for StartError {
                 "{interface} has no {family} address, and grantors are reached by {family}: give \
                  it one, or name one (`[back] address4`, `address6`)"
             ),
+            Self::Predecessor(reason) => f.write_str(reason),
             Self::Port(error) => error.fmt(f),
             Self::System { doing, source } => write!(f, "cannot {doing}: {source}"),
         }
@@ -146,6 +151,7 @@ impl std::error::Error for StartError {
             | Self::BlockLists(_)
             | Self::NotStatic { .. }
             | Self::NoAnswer
+            | Self::Predecessor(_)
             | Self::NoTunnelEnd { .. } => None,
             Self::Port(error) => Some(error),
             Self::System { source, .. }
@@ -323,6 +329,24 @@ pub fn open_one(
         }
     };
     let interface = Interface::with_queue_setup(name, wanted.queue_setup, open)?;
+    adjust(config, interface, wanted, steered)
+}
+
+/// Prepares to take over one interface from a predecessor, by its description and its link.
+pub(crate) fn succeed_one(
+    config: &Config,
+    wanted: &config::Interface,
+    steered: &af_xdp::Locals,
+    handover: InterfaceHandover,
+    link: OwnedFd,
+) -> Result<Interface, StartError> {
+    let queues = handover.queues;
+    let load = |mac| match wanted.guard {
+        Some(early) => Steering::for_gate(mac, queues, steered, early),
+        None if wanted.follows_kernel => Steering::for_router(mac, queues, steered),
+        None => Steering::new(mac, queues, steered),
+    };
+    let interface = Interface::succeed(&wanted.name, handover, link, load)?;
     adjust(config, interface, wanted, steered)
 }
 

@@ -48,7 +48,7 @@ impl View {
     /// Returns the counters, summed over the workers and with the packets that steering programs dropped or
     /// forwarded.
     pub fn stats(&self) -> Snapshot {
-        let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = self.closed();
         let steered = self.interfaces().iter().map(steered).sum();
         self.worker_stats().into_iter().chain([closed, steered]).sum()
     }
@@ -58,6 +58,16 @@ impl View {
         interface.detach();
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         *closed = *closed + steered(interface);
+    }
+
+    /// Returns the counters of interfaces that were closed.
+    pub(crate) fn closed(&self) -> Snapshot {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Continues the counters of interfaces that a predecessor has closed.
+    pub(crate) fn continue_closed(&self, counts: Snapshot) {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = counts;
     }
 
     /// Returns the counters of each worker, past workers included, by its number.

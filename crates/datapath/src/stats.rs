@@ -104,6 +104,49 @@ impl WorkerStats {
         }
     }
 
+    /// Makes counters that continue those of another process.
+    pub fn continuing(counts: &Snapshot) -> Self {
+        let stats = Self::new();
+        // Destructured, so that a new counter does not compile until it is added here.
+        let Snapshot {
+            verdicts,
+            received,
+            received_bytes,
+            sent_bytes,
+            held,
+            originated,
+            icmp,
+            fragmented,
+            fragments,
+            lookups_v4,
+            lookups_v6,
+            batches,
+            polls,
+        } = *counts;
+        for (verdict, n) in verdicts.iter() {
+            add(&stats.verdicts[verdict], *n);
+        }
+        for (counter, n) in stats.icmp.iter().zip(icmp) {
+            add(counter, n);
+        }
+        for (counter, n) in [
+            (&stats.received, received),
+            (&stats.received_bytes, received_bytes),
+            (&stats.sent_bytes, sent_bytes),
+            (&stats.held, held),
+            (&stats.originated, originated),
+            (&stats.fragmented, fragmented),
+            (&stats.fragments, fragments),
+            (&stats.lookups_v4, lookups_v4),
+            (&stats.lookups_v6, lookups_v6),
+            (&stats.batches, batches),
+            (&stats.polls, polls),
+        ] {
+            add(counter, n);
+        }
+        stats
+    }
+
     /// Returns the slot for a sampled destination.
     #[inline(always)]
     pub fn sample(&self) -> &Sample {

@@ -57,6 +57,22 @@ fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl QueueCounters {
+    /// Makes counters that continue those of another process. No packet waits.
+    pub fn continuing(counts: QueueCounts) -> Self {
+        let of = |ClassCounts { packets, bytes, full, delayed, marked, .. }: ClassCounts| {
+            let counter = AtomicU64::new;
+            ClassCounters {
+                packets: counter(packets),
+                bytes: counter(bytes),
+                full: counter(full),
+                delayed: counter(delayed),
+                marked: counter(marked),
+                ..ClassCounters::default()
+            }
+        };
+        Self(counts.map(of))
+    }
+
     /// Counts a packet that leaves after it has `waited` nanoseconds.
     pub fn left(&self, class: TrafficClass, bytes: u32, waited: u64, is_marked: bool) {
         let counters = &self.0[class as usize];

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use config::{Config, Metrics};
 use control::daemon::Page;
 use control::query::QueryHandle;
-use control::{Daemon, StartError};
+use control::{Daemon, Predecessor, StartError};
 use dashboard::Web;
 
 /// Starts a router with `config` in the network namespace of the calling thread, with the page if
@@ -27,7 +27,7 @@ use dashboard::Web;
 ///
 /// [`StartError`]; the failed start leaves nothing behind.
 pub fn start(config: Config) -> Result<Daemon, StartError> {
-    Daemon::start(config, &page)
+    start_after(None, config)
 }
 
 /// Starts a router with the static routes of `config`, as [`start`].
@@ -36,7 +36,28 @@ pub fn start(config: Config) -> Result<Daemon, StartError> {
 ///
 /// [`StartError`]; the failed start leaves nothing behind.
 pub fn start_static(config: Config) -> Result<Daemon, StartError> {
-    Daemon::start_static(config, &page)
+    start_static_after(None, config)
+}
+
+/// Starts a router as [`start`], which takes over from a predecessor if there is one.
+///
+/// # Errors
+///
+/// [`StartError`]; the predecessor then continues.
+pub fn start_after(predecessor: Option<Predecessor>, config: Config) -> Result<Daemon, StartError> {
+    Daemon::start(config, predecessor, &page)
+}
+
+/// Starts a router as [`start_static`], which takes over from a predecessor if there is one.
+///
+/// # Errors
+///
+/// [`StartError`]; the predecessor then continues.
+pub fn start_static_after(
+    predecessor: Option<Predecessor>,
+    config: Config,
+) -> Result<Daemon, StartError> {
+    Daemon::start_static(config, predecessor, &page)
 }
 
 fn page(query: QueryHandle, metrics: Option<&Metrics>) -> io::Result<Arc<dyn Page>> {

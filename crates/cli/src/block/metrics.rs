@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ pub(super) fn serve(
     protection: ControlHandle<Protection>,
 ) -> io::Result<Http> {
     let handler = Handler { protection, start: Instant::now() };
-    Http::start(listen, AllowedHosts::new(hosts), Arc::new(handler))
+    Http::start(TcpListener::bind(listen)?, AllowedHosts::new(hosts), Arc::new(handler))
 }
 
 struct Handler {

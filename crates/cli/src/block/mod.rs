@@ -155,7 +155,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (handle, requests) = channel().context("making the channel of requests")?;
     let server = args.control.as_ref().map(|path| {
         let at = || format!("listening at {}", path.display());
-        Server::start(path, Clients(handle.clone())).with_context(at)
+        let listener = Server::bind(path).with_context(at)?;
+        Server::start(path, listener, Clients(handle.clone())).with_context(at)
     });
     let _server = server.transpose()?;
     let page = args.metrics.map(|listen| {

@@ -26,10 +26,12 @@ mod orders;
 mod reload;
 mod remake;
 mod static_routes;
+mod succession;
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::net::TcpListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -57,9 +59,10 @@ use crate::role::{PlainRouter, Role, StaticRouter};
 use crate::route_source::RouteSource;
 use crate::server::Server;
 use crate::start::{
-    HookFactory, PortInfo, Readers, StartError, Started, Unserved, WorkerCounters, by_name, open,
+    HookFactory, PortInfo, Readers, StartError, Started, Unserved, WorkerCounters, by_name,
     present, start,
 };
+use crate::succession::Predecessor;
 use crate::sysctls::Sysctls;
 use crate::view::{Seen, View};
 use crate::workers::Workers;
@@ -71,12 +74,14 @@ use datapath::stats::Snapshot;
 use flows::{Flows, LISTEN_BGP};
 use image::Saves;
 use remake::Remaking;
+use succession::{HandOver, prepare_interfaces, take_over};
 
 pub use image::{ImageStart, SaveError, Saved};
 pub use reload::{ReloadError, Reloaded};
 
 /// The TAP device through which packets return to the kernel.
 const HOST: &str = "fingerpost";
+const TAP: &str = "make the TAP device `fingerpost`";
 
 /// A running router. Dropping it stops it.
 #[derive(Debug)]
@@ -114,6 +119,13 @@ pub struct Daemon {
     flows: Flows,
     block_lists: Option<BlockListThread>,
     block_handle: BlockListHandle,
+    /// The program, which an upgrade starts.
+    program: PathBuf,
+    /// The sender of orders, for a server that starts again.
+    orderer: ControlHandle<Self>,
+    hand_over: Option<HandOver>,
+    /// The process that has taken over.
+    successor: Option<u32>,
 }
 
 /// The origin of a daemon's routes.
@@ -147,14 +159,18 @@ pub struct Guard<'a> {
 }
 
 impl Daemon {
-    /// Starts a router with `config` in the network namespace of the calling thread. When this
-    /// function returns, the router forwards.
+    /// Starts a router with `config` in the network namespace of the calling thread, which takes over from a
+    /// predecessor if there is one. When this function returns, the router forwards.
     ///
     /// # Errors
     ///
     /// [`StartError`]; the failed start leaves nothing behind.
-    pub fn start(config: Config, page: &PageFactory) -> Result<Self, StartError> {
-        Self::begin(config, RouteOrigin::Kernel, None, page)
+    pub fn start(
+        config: Config,
+        predecessor: Option<Predecessor>,
+        page: &PageFactory,
+    ) -> Result<Self, StartError> {
+        Self::begin(config, RouteOrigin::Kernel, None, predecessor, page)
     }
 
     /// Starts a router with the static routes of `config` in the network namespace of the calling
@@ -163,8 +179,12 @@ impl Daemon {
     /// # Errors
     ///
     /// [`StartError`]; the failed start leaves nothing behind.
-    pub fn start_static(config: Config, page: &PageFactory) -> Result<Self, StartError> {
-        Self::begin(config, RouteOrigin::Static, None, page)
+    pub fn start_static(
+        config: Config,
+        predecessor: Option<Predecessor>,
+        page: &PageFactory,
+    ) -> Result<Self, StartError> {
+        Self::begin(config, RouteOrigin::Static, None, predecessor, page)
     }
 
     /// Starts a router whose workers have hooks.
@@ -173,10 +193,26 @@ impl Daemon {
         guard: Guard<'_>,
         page: &PageFactory,
     ) -> Result<Self, StartError> {
-        Self::begin(config, RouteOrigin::Kernel, Some(guard), page)
+        Self::begin(config, RouteOrigin::Kernel, Some(guard), None, page)
     }
 
     fn begin(
+        config: Config,
+        origin: RouteOrigin,
+        guard: Option<Guard<'_>>,
+        mut predecessor: Option<Predecessor>,
+        page: &PageFactory,
+    ) -> Result<Self, StartError> {
+        let begun = Self::begin_after(&mut predecessor, config, origin, guard, page);
+        if let (Err(error), Some(predecessor)) = (&begun, predecessor) {
+            predecessor.fail(&error.to_string());
+        }
+        begun
+    }
+
+    /// Starts a daemon that takes over from a predecessor, if there is one.
+    fn begin_after(
+        predecessor: &mut Option<Predecessor>,
         config: Config,
         origin: RouteOrigin,
         guard: Option<Guard<'_>>,
@@ -192,8 +228,10 @@ impl Daemon {
         let began = Instant::now();
         present(&config, role.forwards_stacked(), &by_name)?;
         // Before the kernel's dump, so that the dump contains the device.
-        let host = (!is_static).then(|| Host::open(HOST)).transpose();
-        let host = host.map_err(system("make the TAP device `fingerpost`"))?;
+        let host = match predecessor.as_mut().and_then(Predecessor::take_host) {
+            Some(host) => Some(host).filter(|_| origin.has_host()),
+            None => origin.has_host().then(|| Host::open(HOST)).transpose().map_err(system(TAP))?,
+        };
         let Prepared { mut plane, mut kernel, warnings } =
             prepare(&config, origin, &*role, &by_name)?;
         let mut flows = Flows::default();
@@ -215,7 +253,7 @@ impl Daemon {
                 plane.locals().into_iter().collect()
             }
         };
-        let interfaces = open(&config, plane.ports(), &locals, Vec::new())?;
+        let interfaces = prepare_interfaces(&config, plane.ports(), &locals, predecessor.as_mut())?;
         let its = || readers(&plane);
         let unserved = Unserved::Refuse;
         let host_of = host.as_ref();
@@ -226,8 +264,13 @@ impl Daemon {
         let block_lists = block_lists.transpose()?;
         let block_handle = BlockListHandle::default();
         block_handle.set(block_lists.as_ref());
-        let started =
-            start(&config, &interfaces, host_of, its, WorkerCounters::default(), hooks, unserved)?;
+        let mut past = WorkerCounters::default();
+        if let Some(predecessor) = predecessor {
+            let inherited = take_over(&config, &interfaces, predecessor)?;
+            view.continue_closed(inherited.closed);
+            past = inherited.counters;
+        }
+        let started = start(&config, &interfaces, host_of, its, past, hooks, unserved)?;
         let Started { workers, ports, wanted, counters, mtu } = started;
         if let Some(adopted) = adopted {
             image_start = adopted.finish(&config, &mut plane, &mut kernel, began)?;
@@ -273,10 +316,20 @@ impl Daemon {
             flows,
             block_lists,
             block_handle,
+            program: succession::program(),
+            orderer,
+            hand_over: None,
+            successor: None,
         };
-        if let Some(path) = daemon.config.daemon.control.clone() {
-            daemon.server = Some(daemon.serve(&path, orderer)?);
-        }
+        let control = daemon.config.daemon.control.clone();
+        let control = control.map(|path| {
+            let inherited = predecessor.as_mut().and_then(|before| before.take_control(&path));
+            let listener = inherited.map_or_else(|| Server::bind(&path), Ok);
+            let listener =
+                listener.map_err(|source| StartError::Control { path: path.clone(), source })?;
+            Ok::<_, StartError>((path, listener))
+        });
+        let control = control.transpose()?;
         // The kernel has no static routes to compare with.
         if !is_static {
             let auditor = auditor::start(daemon.handle.clone(), Arc::clone(&daemon.view));
@@ -288,26 +341,40 @@ impl Daemon {
             let page = page(daemon.query_handle(), metrics.as_ref());
             daemon.page = Some(page.map_err(system("start the recorder"))?);
         }
-        if let (Some(Metrics { listen, allowed_hosts, .. }), Some(page)) = (metrics, &daemon.page) {
+        let listener = metrics.as_ref().map(|metrics| {
+            let listen = metrics.listen;
+            let inherited = predecessor.as_mut().and_then(|before| before.take_metrics(listen));
+            let listener = inherited.map_or_else(|| TcpListener::bind(listen), Ok);
+            listener.map_err(|source| StartError::Metrics { listen, source })
+        });
+        let listener = listener.transpose()?;
+        // Clients see no count before that of the predecessor.
+        if let Some(predecessor) = predecessor.take() {
+            predecessor.release(&daemon.view.interfaces());
+        }
+        if let Some((path, listener)) = control {
+            let server = Server::start(&path, listener, daemon.server_handles());
+            daemon.server = Some(server.map_err(|source| StartError::Control { path, source })?);
+        }
+        if let (Some(Metrics { listen, allowed_hosts, .. }), Some(page), Some(listener)) =
+            (metrics, &daemon.page, listener)
+        {
             let handler: Arc<dyn RequestHandler> = page.clone();
-            let http = Http::start(listen, AllowedHosts::new(&allowed_hosts), handler);
+            let http = Http::start(listener, AllowedHosts::new(&allowed_hosts), handler);
             let failed = |source| StartError::Metrics { listen, source };
             daemon.metrics = Some(http.map_err(failed)?);
         }
         Ok(daemon)
     }
 
-    fn serve(&self, path: &Path, orders: ControlHandle<Self>) -> Result<Server, StartError> {
-        Server::start(
-            path,
-            ServerHandles {
-                query: self.query_handle(),
-                orders,
-                comparing: Arc::default(),
-                captures: Arc::default(),
-            },
-        )
-        .map_err(|source| StartError::Control { path: path.into(), source })
+    /// Makes the handles of the control socket's server.
+    fn server_handles(&self) -> ServerHandles<Self> {
+        ServerHandles {
+            query: self.query_handle(),
+            orders: self.orderer.clone(),
+            comparing: Arc::default(),
+            captures: Arc::default(),
+        }
     }
 
     /// Returns the access to the block lists.
@@ -331,6 +398,11 @@ impl Daemon {
         if let Some(orders) = self.orders.take() {
             orders.serve(self);
             self.orders = Some(orders);
+        }
+        self.follow_successor();
+        // The plan of a successor that is preparing must stay true.
+        if self.hand_over.is_some() || self.successor.is_some() {
+            return None;
         }
         self.follow_devices();
         self.follow_flows();

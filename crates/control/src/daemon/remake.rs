@@ -113,20 +113,28 @@ impl Daemon {
 
     /// Stops the workers and starts new ones on the existing devices.
     fn remake(&mut self) -> Result<(), StartError> {
+        self.suspended = self.workers.suspend();
+        let mtu = self.restart_workers()?;
+        self.remaking.notices.push(format!("restarted the workers, for an MTU of at most {mtu}"));
+        Ok(())
+    }
+
+    /// Starts workers on the existing devices, which continue with the state of the suspended ones; returns the
+    /// largest MTU, in bytes, whose packets fit their frames.
+    pub(super) fn restart_workers(&mut self) -> Result<usize, StartError> {
         let count = self.config.daemon.cores.len();
         let all = |count| {
             move |sync: &mut crate::kernel_sync::KernelSync| {
                 (0..count).map(|_| readers(&sync.plane)).collect::<Vec<_>>()
             }
         };
-        let Some(each) = self.handle.call(all(count)) else { return Ok(()) };
+        let each = self.handle.call(all(count)).ok_or(StartError::NoAnswer)?;
         let each = Mutex::new(each);
         let its = || -> Readers {
             let mut each = each.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             each.pop().unwrap_or_else(|| unreachable!("one for each worker"))
         };
         let interfaces = self.view.interfaces();
-        self.suspended = self.workers.suspend();
         let config = self.config.clone();
         let started = self.start_workers(&config, &interfaces, its, Unserved::Skip)?;
         let Started { workers, ports, wanted, counters, mtu } = started;
@@ -143,8 +151,7 @@ impl Daemon {
         let (table, devices) = (self.view.table(), self.view.device_states());
         self.view.show(Seen { counters, ports, interfaces, table, devices });
         self.handle.call(move |sync| sync.set_workers(wanted, &served));
-        self.remaking.notices.push(format!("restarted the workers, for an MTU of at most {mtu}"));
-        Ok(())
+        Ok(mtu)
     }
 
     /// Starts workers that continue with the state of the previous ones.

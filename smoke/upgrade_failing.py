@@ -1,0 +1,55 @@
+#!/usr/bin/python3
+"""A successor that fails, for upgrade_test.sh, which installs it in place of the program.
+
+It speaks the messages of crates/control/src/succession as far as the file `failure` beside it says:
+
+    start        ends at once
+    format       reads another format only
+    role         is a gate
+    ready        ends after its tables would be ready, when the workers of the predecessor have stopped
+    silent       does not answer then
+"""
+
+import json
+import os
+import socket
+import struct
+import sys
+import time
+
+failure = open(os.path.join(os.path.dirname(sys.argv[0]), "failure")).read().strip()
+if failure == "start":
+    sys.exit("this program fails at its start")
+channel = socket.socket(fileno=0)
+
+
+def send(message):
+    text = json.dumps(message).encode()
+    channel.sendall(struct.pack("<I", len(text)) + text)
+
+
+def receive():
+    head, descriptors, _, _ = socket.recv_fds(channel, 4, 253)
+    length = struct.unpack("<I", head)[0]
+    text = b""
+    while len(text) < length:
+        text += channel.recv(length - len(text))
+    return json.loads(text), descriptors
+
+
+send({"hello": {
+    "formats": [99] if failure == "format" else [1],
+    "version": "9.9",
+    "role": "gate" if failure == "role" else "router",
+}})
+answer, descriptors = receive()
+if "refused" in answer:
+    sys.exit(answer["refused"]["reason"])
+welcome = answer["welcome"]
+# The links, the TAP device, the control socket, the metrics.
+assert len(descriptors) == len(welcome["interfaces"]) + 3, answer
+send("ready")
+suspended, _ = receive()
+assert suspended["suspended"]["workers"][0]["verdicts"]["sent"] > 0, suspended
+if failure == "silent":
+    time.sleep(60)
