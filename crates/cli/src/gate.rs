@@ -85,7 +85,10 @@ fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let start = Instant::now();
-    let mut gate = progress::during("reading the kernel's routes", || GateDaemon::start(&config))?;
+    let predecessor = service::predecessor("gate")?;
+    let mut gate = progress::during("reading the kernel's routes", || {
+        GateDaemon::start(&config, predecessor)
+    })?;
     service::log_ports(&gate.ports());
     match gate.restored() {
         Some(Ok(count)) => log::info!(flows = count; "{count} flows restored"),

@@ -62,6 +62,11 @@ pub struct BlockConfig {
 }
 
 impl BlockConfig {
+    /// Returns whether a list has the sources of BGP flow specifications.
+    pub fn has_flowspec(&self) -> bool {
+        self.lists.iter().any(|list| matches!(list.source, Source::Flowspec(_)))
+    }
+
     /// Checks a gate's section of the file `path`: its lists, for the interface `front`, after those that its policy
     /// allows, of which there are none yet.
     pub fn check_gate(

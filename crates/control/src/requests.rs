@@ -152,6 +152,14 @@ enum OrderResult {
 /// Has the daemon or the role execute an order.
 fn execute<D: Orders>(order: Order, handles: &ServerHandles<D>) -> Result<Vec<Item>, String> {
     let role = &handles.query.role;
+    let order = match order {
+        Order::Upgrade { or_reload: true }
+            if handles.orders.call(|daemon| daemon.is_current()) == Some(true) =>
+        {
+            Order::Reload
+        }
+        order => order,
+    };
     if let Some(done) = role.execute(&order) {
         return done.map(|report| vec![Item::Done(report)]);
     }
@@ -169,9 +177,6 @@ fn execute<D: Orders>(order: Order, handles: &ServerHandles<D>) -> Result<Vec<It
         }
         Order::Reload => daemon.reload().map(OrderResult::Done),
         Order::Save => daemon.saver().map(OrderResult::Save),
-        Order::Upgrade { or_reload: true } if daemon.is_current() => {
-            daemon.reload().map(OrderResult::Done)
-        }
         Order::Upgrade { .. } => daemon.upgrade().map(OrderResult::Upgrade),
         Order::Promote { interface } => daemon
             .observe(&interface, false)

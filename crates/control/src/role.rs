@@ -13,8 +13,12 @@
 //! that names the role and the kind of daemon that has an answer.
 
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 
 use api::{Item, Order, Request};
+
+use serde_json::Value;
 
 use crate::exposition::Writer;
 
@@ -57,6 +61,31 @@ pub trait Role: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns whether a daemon of this role hands over to a successor.
+    fn hands_over(&self) -> bool {
+        false
+    }
+
+    /// Returns copies of the sockets of this role, which a successor reads once it has taken over.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if no descriptor is left.
+    fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        Ok(Vec::new())
+    }
+
+    /// Changes the state of hooks no more: their workers are about to stop for a successor.
+    fn suspend(&self) {}
+
+    /// Changes the state of hooks again, after a successor that has failed.
+    fn resume(&self) {}
+
+    /// Returns the state of the role for a successor, as JSON, once it has been suspended.
+    fn state(&self) -> Value {
+        Value::Null
+    }
+
     /// Returns whether bonds of the ports, and VLAN devices over them, forward. Packets of theirs would pass
     /// the hook of a gate or a grantor.
     fn forwards_stacked(&self) -> bool {
@@ -86,6 +115,10 @@ impl Role for PlainRouter {
     fn may_choose_driver(&self) -> bool {
         true
     }
+
+    fn hands_over(&self) -> bool {
+        true
+    }
 }
 
 /// The role of a daemon that routes by the static routes of its configuration: nothing of the
@@ -96,6 +129,10 @@ pub struct StaticRouter;
 impl Role for StaticRouter {
     fn name(&self) -> &'static str {
         "router"
+    }
+
+    fn hands_over(&self) -> bool {
+        true
     }
 
     fn show(&self, request: &Request) -> Option<Result<Vec<Item>, String>> {

@@ -260,6 +260,12 @@ pub trait PacketHook: Send {
     /// worker and another arena.
     fn drop_queued(&mut self, arena: &mut Arena, stats: &WorkerStats);
 
+    /// Returns the state for the hook of this worker in a successor process; the hook may continue afterwards.
+    fn export(&mut self, worker: usize) -> Vec<u8> {
+        let _ = worker;
+        Vec::new()
+    }
+
     /// Drops all queued packets and releases the hook's state.
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats);
 }

@@ -92,6 +92,17 @@ impl Secrets {
         Self { current: secret, previous: secret, from: 0 }
     }
 
+    /// Returns the secrets as words, for another process.
+    pub fn to_words(&self) -> [u64; 5] {
+        let Self { current: Secret([a, b]), previous: Secret([c, d]), from } = *self;
+        [a, b, c, d, from]
+    }
+
+    /// Returns the secrets of these words.
+    pub fn from_words([a, b, c, d, from]: [u64; 5]) -> Self {
+        Self { current: Secret([a, b]), previous: Secret([c, d]), from }
+    }
+
     /// Returns the secrets with a fresh one, which takes effect two slots after that of `now`.
     #[must_use]
     pub fn rotate(&self, fresh: Secret, now: u64) -> Self {

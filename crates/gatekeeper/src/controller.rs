@@ -162,6 +162,23 @@ impl GateController {
         Self { secrets: Mutex::new(Some((secrets, Instant::now()))), ..self }
     }
 
+    /// Returns the secrets of SYN cookies.
+    pub(super) fn cookie_secrets(&self) -> Option<Secrets> {
+        lock(&self.secrets).as_ref().map(|(secrets, _)| *secrets.current())
+    }
+
+    /// Continues with the secrets of a predecessor, whose cookies are still on their way.
+    pub(super) fn set_cookie_secrets(&self, inherited: Secrets) {
+        if let Some((secrets, _)) = &mut *lock(&self.secrets) {
+            secrets.publish(Box::new(inherited));
+        }
+    }
+
+    /// Returns the receiver of decisions.
+    pub(super) fn decision_receiver(&self) -> &DecisionReceiver {
+        &self.decisions
+    }
+
     /// Replaces the secret of SYN cookies if it is [`ROTATION`] old.
     pub(super) fn rotate_secrets(&self, now: Instant) {
         let mut secrets = lock(&self.secrets);

@@ -11,9 +11,10 @@
 //! tunnels' sources, and those of the front interface the sources of ICMP errors. After a change of
 //! these addresses the gate has to be restarted.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -32,14 +33,16 @@ use port::handover::{self, HandoverPort};
 use super::config::{BACK, Config, FRONT, SteeredBy};
 use super::controller::GateController;
 use super::counter_snapshot::CounterSnapshot;
-use super::decision_receiver::{DecisionReceiver, Session};
+use super::decision_receiver::{DecisionReceiver, ListenConfig, Session};
 use super::declined_map::{self, DeclinedMap};
 use super::hook::{GateHook, HookSetup, queue_slots};
 use super::program_store::ProgramStore;
 use super::rings::rings;
-use super::saved_flows::{self, SavedFlow};
+use super::saved_flows;
 use super::steering::SoftwareSteering;
+use super::succession::GateSuccession;
 use bundle::{Agent, MemberConfig, Startup};
+use control::Predecessor;
 use control::daemon::{Daemon, Guard};
 use control::progress::Progress;
 use control::service::Service;
@@ -60,13 +63,16 @@ pub struct GateDaemon {
 }
 
 impl GateDaemon {
-    /// Starts a gate by `config` in the network namespace of the calling thread. If the configuration
-    /// has a distribution, the last valid bundle is applied.
+    /// Starts a gate by `config` in the network namespace of the calling thread, which takes over from a
+    /// predecessor if there is one. If the configuration has a distribution, the last valid bundle is applied.
     ///
     /// # Errors
     ///
     /// [`StartError`]; nothing is left behind then.
-    pub fn start(config: &Config) -> Result<Self, StartError> {
+    pub fn start(
+        config: &Config,
+        mut predecessor: Option<Predecessor>,
+    ) -> Result<Self, StartError> {
         let system = |doing| move |source| StartError::System { doing, source };
         present(&config.router(), false, &by_name)?;
         let validate = |bundle: &Arc<bundle::Bundle>| {
@@ -115,7 +121,6 @@ impl GateDaemon {
         .into_iter()
         .flatten()
         .collect();
-        let name = &fixed.back.name;
         let keys = Publisher::new(TunnelKeys::default());
         let mut key_readers: Vec<_> = (0..workers).map(|_| keys.reader()).collect();
         let session = Session { number: random::word().max(1), keys };
@@ -124,16 +129,16 @@ impl GateDaemon {
         let mut program_readers: Vec<_> = (0..workers).map(|_| programs.reader()).collect();
         let (store, inbox) =
             ProgramStore::start(programs, config).map_err(system("start the verifier's thread"))?;
-        let decisions = DecisionReceiver::start(
-            listen,
-            name,
-            &config.trust,
-            decisions,
-            declined,
-            inbox,
-            session,
-        )
-        .map_err(system("listen for decisions"))?;
+        let is_successor = predecessor.is_some();
+        let sockets = predecessor.as_mut().map(Predecessor::take_sockets).unwrap_or_default();
+        let listen = ListenConfig {
+            addresses: listen,
+            interface: fixed.back.name.clone(),
+            inherited: sockets.into_iter().map(UdpSocket::from).collect(),
+        };
+        let decisions =
+            DecisionReceiver::start(listen, &config.trust, decisions, declined, inbox, session)
+                .map_err(system("listen for decisions"))?;
         let counters: Vec<_> = (0..workers).map(|_| Arc::new(CounterSnapshot::default())).collect();
         let mut readers: Vec<_> = (0..workers).map(|_| policy.reader()).collect();
         let secrets = Publisher::new(Secrets::new(Secret::random()));
@@ -146,23 +151,18 @@ impl GateDaemon {
 
         let key = Key::random();
         let saved = fixed.keep.as_ref().map(|_| Arc::<Mutex<Vec<u8>>>::default());
-        let read = fixed.keep.as_ref().map(|path| saved_flows::read(path, workers));
-        let (mut known, restored) = match read {
-            None => (vec![Vec::new(); workers], None),
-            Some(Ok(mut known)) => {
-                // Decisions of senders that were removed do not apply.
-                let known_sender = |flow: &SavedFlow| {
-                    let sender = flow.1.stamp().sender;
-                    sender == 0 || config.trust.senders.iter().any(|(id, _)| *id == sender)
-                };
-                known.iter_mut().for_each(|known| known.retain(known_sender));
-                let count = known.iter().map(Vec::len).sum::<usize>();
-                // The hash key and the owners are others now: each worker takes its own flows out of all.
-                let known = if software { vec![known.concat(); workers] } else { known };
-                (known, Some(Ok(count)))
-            }
-            Some(Err(error)) => (vec![Vec::new(); workers], Some(Err(error))),
+        let known = RefCell::new(vec![Vec::new(); workers]);
+        let succession = GateSuccession {
+            controller: &controller,
+            trust: &config.trust,
+            workers,
+            steers_in_software: software,
+            known: &known,
         };
+        // The flows of a running predecessor are newer than those of the file.
+        let file = fixed.keep.as_ref().filter(|_| predecessor.is_none());
+        let restored = file
+            .map(|path| saved_flows::read(path, workers).map(|flows| succession.set_flows(flows)));
         let overhead = fixed.encapsulation_len() + if has_grantor(true) { 40 } else { 20 };
         let sharing =
             if software { handover::channels(workers, handover::RING_BYTES) } else { Ok(vec![]) };
@@ -196,7 +196,7 @@ impl GateDaemon {
                     .and_then(|back| back.count_host_egress().ok())
                     .map(|counter| HostEgressShare::new(counter, workers as u32)),
                 counters: Arc::clone(&counters[worker]),
-                saved_flows: std::mem::take(&mut known[worker]),
+                saved_flows: std::mem::take(&mut known.borrow_mut()[worker]),
                 save_to: saved.as_ref().map(|saved| (worker as u32, Arc::clone(saved))),
                 clock: Box::new(declined_map::now),
             });
@@ -206,19 +206,23 @@ impl GateDaemon {
             Some(WorkerHook { hook, handed: handed.map(|port| Box::new(port) as Box<dyn Port>) })
         };
         let hooks = HookFactory { frames: queue_slots(fixed) as u32, make: &mut make };
-        let guard = Guard { role: Arc::clone(&controller) as _, hooks };
+        let guard =
+            Guard { role: Arc::clone(&controller) as _, hooks, succession: Some(&succession) };
         let samples = Arc::clone(&controller);
-        let daemon = Daemon::start_guarded(config.router(), guard, &move |query, metrics| {
-            let gate = Arc::clone(&samples) as Arc<dyn SampleSource>;
-            Ok(Arc::new(Web::start(query, metrics, Some(gate))?))
-        })?;
+        let daemon =
+            Daemon::start_guarded(config.router(), guard, predecessor, &move |query, metrics| {
+                let gate = Arc::clone(&samples) as Arc<dyn SampleSource>;
+                Ok(Arc::new(Web::start(query, metrics, Some(gate))?))
+            })?;
+        controller.decision_receiver().resume();
         // The gate runs, and the file is out of date from now on.
         let restored = restored.map(|restored| {
             let path = fixed.keep.as_deref().filter(|_| matches!(restored, Ok(1..)));
             path.map_or(Ok(()), std::fs::remove_file).and(restored)
         });
         controller.set_block_lists(daemon.block_lists());
-        if let Some(front) = daemon.interfaces().get(FRONT) {
+        // A successor has prepared its front interface.
+        if !is_successor && let Some(front) = daemon.interfaces().get(FRONT) {
             controller.set_front(front);
         }
         let agent = startup.zip(controller.agent_status()).map(|(startup, status)| {
@@ -286,6 +290,14 @@ impl Service for GateDaemon {
 
     fn problems(&self) -> Vec<String> {
         self.daemon.problems()
+    }
+
+    fn successor(&self) -> Option<u32> {
+        self.daemon.successor()
+    }
+
+    fn has_clients(&self) -> bool {
+        self.daemon.has_clients()
     }
 
     fn reload(&mut self) -> Result<String, String> {

@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,6 +55,8 @@ const IDLE_WAIT: u16 = 50;
 /// The same after a message, and for this many turns.
 const BUSY_WAIT: u16 = 1;
 const BUSY_TURNS: u32 = 200;
+/// How long the thread waits while it leaves messages in the sockets.
+const SUSPENDED_WAIT: Duration = Duration::from_millis(1);
 /// How often the thread checks whether the interface is another device.
 const DEVICE_CHECK: Duration = Duration::from_millis(500);
 /// The maximum number of messages read from a socket in a row.
@@ -65,6 +67,17 @@ const BURST: usize = 64;
 struct Listener {
     socket: Arc<UdpSocket>,
     version: u8,
+}
+
+/// The places at which decisions arrive.
+#[derive(Debug)]
+pub(super) struct ListenConfig {
+    /// The gate's own addresses.
+    pub(super) addresses: Vec<IpAddr>,
+    /// The interface behind the gate.
+    pub(super) interface: String,
+    /// The sockets of a predecessor.
+    pub(super) inherited: Vec<UdpSocket>,
 }
 
 /// A session of the gate, and the tunnel keys of the session.
@@ -100,6 +113,8 @@ struct ReceiverState {
     policer: SenderPolicer,
     /// The pending retractions of each worker.
     retractions: Vec<VecDeque<Retraction>>,
+    /// Whether messages are left in the sockets: another process reads them, or will.
+    is_suspended: bool,
     /// The time of each sender's last new message.
     last_messages: BTreeMap<u32, Instant>,
     /// Limits the log lines about refused messages.
@@ -139,26 +154,31 @@ const COUNTS: [&str; 20] = [
 ];
 
 impl DecisionReceiver {
-    /// Starts to listen on these addresses of this interface.
+    /// Starts to listen. With sockets of a predecessor, which still reads
+    /// them, the receiver is [suspended](Self::suspend).
     ///
     /// # Errors
     ///
     /// The system's.
     pub(super) fn start(
-        addresses: Vec<IpAddr>,
-        interface: &str,
+        listen: ListenConfig,
         trust: &Trust,
         rings: Vec<Producer<DecisionMessage>>,
         declined: DeclinedMap,
         programs: ProgramInbox,
         session: Session,
     ) -> io::Result<Self> {
+        let ListenConfig { addresses, interface, inherited } = listen;
         let retractions = rings.iter().map(|_| VecDeque::new()).collect();
-        let device = if_nametoindex(interface).ok();
-        let listeners = listeners(&addresses, interface, trust, &[])?;
+        let device = if_nametoindex(&*interface).ok();
+        let is_suspended = !inherited.is_empty();
+        // Their versions follow from their ports.
+        let of = |socket| Listener { socket: Arc::new(socket), version: 0 };
+        let inherited: Vec<_> = inherited.into_iter().map(of).collect();
+        let listeners = listeners(&addresses, &interface, trust, &inherited)?;
         let mut state = ReceiverState {
             addresses,
-            interface: interface.to_owned(),
+            interface,
             device,
             listeners: Vec::new(),
             receiver: Receiver::new(session.number),
@@ -172,6 +192,7 @@ impl DecisionReceiver {
             rekeyed: false,
             policer: SenderPolicer::default(),
             retractions,
+            is_suspended,
             last_messages: BTreeMap::new(),
             refused: LogLimiter::default(),
         };
@@ -183,6 +204,27 @@ impl DecisionReceiver {
             receive(&thread_state, &thread_turns, stop);
         })?;
         Ok(Self { state, turns, thread })
+    }
+
+    /// Leaves messages in the sockets from now on.
+    pub(super) fn suspend(&self) {
+        lock(&self.state).is_suspended = true;
+    }
+
+    /// Reads messages again.
+    pub(super) fn resume(&self) {
+        lock(&self.state).is_suspended = false;
+    }
+
+    /// Returns copies of the sockets.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if no descriptor is left.
+    pub(super) fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        let state = lock(&self.state);
+        let copy = |listener: &Listener| listener.socket.as_fd().try_clone_to_owned();
+        state.listeners.iter().map(copy).collect()
     }
 
     /// Opens the sockets that another configuration needs, without a change of the current ones.
@@ -282,7 +324,7 @@ fn listeners(
             }
             let at = SocketAddr::new(address, port);
             let same = |listener: &&Listener| {
-                listener.version == version
+                [0, version].contains(&listener.version)
                     && listener.socket.local_addr().is_ok_and(|local| local == at)
             };
             let socket = match current.iter().find(same) {
@@ -336,6 +378,11 @@ fn receive(state: &Mutex<ReceiverState>, turns: &AtomicU64, stop: &Stop) {
         }
         busy_turns =
             if has_message || has_update { BUSY_TURNS } else { busy_turns.saturating_sub(1) };
+        if state.is_suspended {
+            drop(state);
+            stop.wait(SUSPENDED_WAIT);
+            continue;
+        }
         for at in 0..state.listeners.len() {
             let Listener { socket, version } = &state.listeners[at];
             let (socket, version) = (Arc::clone(socket), *version);

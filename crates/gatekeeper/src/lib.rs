@@ -36,6 +36,7 @@
 //! | `inside_map` | prefixes behind the gate, for the XDP program's check of sources |
 //! | `grantor_monitor` | silent grantors |
 //! | `controller` | status queries, reloads and commands |
+//! | `succession` | the gate's part of an upgrade |
 //! | `saved_flows` | the flow file, across a restart |
 //! | `daemon` | the start and the stop of all of it |
 
@@ -65,6 +66,7 @@ mod sampler;
 pub mod saved_flows;
 mod sender_limits;
 mod steering;
+mod succession;
 mod syn_cookies;
 
 pub use config::Config;

@@ -1,17 +1,21 @@
 //! The gate's role: its answers to the control socket, its metrics and the numbers of its history.
 
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 
 use api::{AttackReport, Item, Order, Request};
 use bundle::Command;
 
 use super::controller::GateController;
 use super::counter_snapshot::{CounterGroup, is_gauge};
+use super::succession::InheritedState;
 use control::exposition::Writer;
 use control::metrics::encode_distribution;
 use control::role::{Number, Role};
 use dashboard::SampleSource;
 use gate::sample::PacketSample;
+use serde_json::{Value, json};
 
 impl Role for GateController {
     fn name(&self) -> &'static str {
@@ -55,6 +59,26 @@ impl Role for GateController {
 
     fn is_guard(&self) -> bool {
         true
+    }
+
+    fn hands_over(&self) -> bool {
+        true
+    }
+
+    fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        self.decision_receiver().sockets()
+    }
+
+    fn suspend(&self) {
+        self.decision_receiver().suspend();
+    }
+
+    fn resume(&self) {
+        self.decision_receiver().resume();
+    }
+
+    fn state(&self) -> Value {
+        json!(InheritedState { cookie_secrets: self.cookie_secrets().map(|s| s.to_words()) })
     }
 }
 

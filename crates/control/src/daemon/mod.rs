@@ -156,6 +156,21 @@ pub struct Guard<'a> {
     pub role: Arc<dyn Role>,
     /// The factory of the workers' hooks.
     pub hooks: HookFactory<'a>,
+    /// The guard's part in taking over from a predecessor.
+    pub succession: Option<&'a dyn GuardSuccession>,
+}
+
+/// A guard that takes over from a predecessor. The hooks are made afterwards.
+pub trait GuardSuccession {
+    /// Prepares the programs of the interfaces, which replace those of the predecessor next.
+    fn prepare(&self, interfaces: &[Interface]);
+
+    /// Takes the state of the predecessor's role, and those of its workers' hooks.
+    ///
+    /// # Errors
+    ///
+    /// A message for the operator: the predecessor continues.
+    fn inherit(&self, role: &serde_json::Value, hooks: Vec<Vec<u8>>) -> Result<(), String>;
 }
 
 impl Daemon {
@@ -187,13 +202,14 @@ impl Daemon {
         Self::begin(config, RouteOrigin::Static, None, predecessor, page)
     }
 
-    /// Starts a router whose workers have hooks.
+    /// Starts a router whose workers have hooks, which takes over from a predecessor if there is one.
     pub fn start_guarded(
         config: Config,
         guard: Guard<'_>,
+        predecessor: Option<Predecessor>,
         page: &PageFactory,
     ) -> Result<Self, StartError> {
-        Self::begin(config, RouteOrigin::Kernel, Some(guard), None, page)
+        Self::begin(config, RouteOrigin::Kernel, Some(guard), predecessor, page)
     }
 
     fn begin(
@@ -219,10 +235,10 @@ impl Daemon {
         page: &PageFactory,
     ) -> Result<Self, StartError> {
         let is_static = origin == RouteOrigin::Static;
-        let (role, hooks) = match guard {
-            None if is_static => (Arc::new(StaticRouter) as Arc<dyn Role>, None),
-            None => (Arc::new(PlainRouter) as Arc<dyn Role>, None),
-            Some(Guard { role, hooks }) => (role, Some(hooks)),
+        let (role, hooks, succession) = match guard {
+            None if is_static => (Arc::new(StaticRouter) as Arc<dyn Role>, None, None),
+            None => (Arc::new(PlainRouter) as Arc<dyn Role>, None, None),
+            Some(Guard { role, hooks, succession }) => (role, Some(hooks), succession),
         };
         let hook_frames = hooks.as_ref().map(|hooks| hooks.frames);
         let began = Instant::now();
@@ -266,7 +282,7 @@ impl Daemon {
         block_handle.set(block_lists.as_ref());
         let mut past = WorkerCounters::default();
         if let Some(predecessor) = predecessor {
-            let inherited = take_over(&config, &interfaces, predecessor)?;
+            let inherited = take_over(&config, &interfaces, predecessor, succession)?;
             view.continue_closed(inherited.closed);
             past = inherited.counters;
         }

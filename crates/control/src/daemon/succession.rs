@@ -11,6 +11,7 @@
 
 use std::env;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,13 +20,15 @@ use std::time::{Duration, Instant};
 
 use port::af_xdp::{self, Interface};
 
-use super::{Daemon, RouteOrigin};
+use super::{Daemon, GuardSuccession, RouteOrigin};
 use crate::egress_queues::EgressQueues;
 use crate::plane::Ports;
 use crate::requests::UpgradeResult;
 use crate::start::{StartError, WorkerCounters, open, succeed_one};
-use crate::succession::{Event, Predecessor, Successor, Suspended, Welcome, WorkerCounts};
-use config::Config;
+use crate::succession::{
+    Event, Predecessor, Successor, Suspended, Welcome, WorkerCounts, state_file,
+};
+use config::{BlockConfig, Config};
 use datapath::stats::{Snapshot, WorkerStats};
 
 /// The hand-over to a successor that has been started.
@@ -53,12 +56,14 @@ impl Daemon {
         if self.hand_over.is_some() || self.successor.is_some() {
             return Err("another upgrade is under way".to_owned());
         }
-        if self.hook_frames.is_some() {
+        if !self.role.hands_over() {
             return Err(format!("a {} does not hand over yet: {remedy}", self.role.name()));
         }
+        let blocks_by_bgp = self.config.block.as_ref().is_some_and(BlockConfig::has_flowspec);
         for (has, key) in [
             (self.config.fpm.is_some(), "[feed] fpm"),
             (self.config.flowspec.is_some(), "[flowspec]"),
+            (blocks_by_bgp, "[block] flowspec"),
         ] {
             if has {
                 return Err(format!("a daemon with `{key}` does not hand over yet: {remedy}"));
@@ -130,7 +135,7 @@ impl Daemon {
 
     /// Answers the successor's hello.
     fn welcome(&self, hand_over: &mut HandOver) -> Result<(), String> {
-        let failed = |error: std::io::Error| error.to_string();
+        let failed = |error: io::Error| error.to_string();
         let mut interfaces = Vec::new();
         let mut descriptors: Vec<OwnedFd> = Vec::new();
         for interface in &hand_over.interfaces {
@@ -158,7 +163,10 @@ impl Daemon {
             add(http.listener())?;
         }
         let control = self.server.as_ref().map(|server| server.path().to_owned());
-        let welcome = Welcome { format: 1, interfaces, host, control, metrics };
+        let sockets = self.role.sockets().map_err(failed)?;
+        let role_sockets = sockets.len();
+        descriptors.extend(sockets);
+        let welcome = Welcome { format: 1, interfaces, host, control, metrics, role_sockets };
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         hand_over.successor.welcome(welcome, &borrowed)
     }
@@ -175,14 +183,21 @@ impl Daemon {
         if let Some(server) = &mut self.server {
             server.suspend();
         }
+        self.role.suspend();
         self.suspended = self.workers.suspend();
         let begin = Instant::now();
         let suspended = Suspended {
             workers: self.view.worker_stats().iter().map(WorkerCounts::from).collect(),
             closed: WorkerCounts::from(&self.view.closed()),
             egress_queues: self.view.counters().queues.counts(),
+            role: self.role.state(),
         };
-        match hand_over.successor.take_over(suspended) {
+        let states = self.hook_states();
+        let taken_over = states.and_then(|states| {
+            let states: Vec<_> = states.iter().map(AsFd::as_fd).collect();
+            hand_over.successor.take_over(suspended, &states)
+        });
+        match taken_over {
             Ok(()) => {
                 let pause = begin.elapsed();
                 // The last packets that passed through the programs of this process.
@@ -197,6 +212,15 @@ impl Daemon {
         }
     }
 
+    /// Writes the states of the suspended hooks to files, by worker.
+    fn hook_states(&mut self) -> Result<Vec<OwnedFd>, String> {
+        let hooks = self.suspended.iter_mut().enumerate();
+        let hooks =
+            hooks.filter_map(|(worker, suspended)| Some((worker, suspended.hook.as_mut()?)));
+        let files = hooks.map(|(worker, hook)| state_file(&hook.packets.export(worker)));
+        files.collect::<io::Result<_>>().map_err(|error| format!("the state of a hook: {error}"))
+    }
+
     /// Forwards again after a successor that has failed; returns the error if that fails, too.
     fn resume(&mut self, hand_over: &HandOver) -> Option<String> {
         let mut errors = Vec::new();
@@ -208,6 +232,7 @@ impl Daemon {
             // No worker forwards any more: the service must end, and reports that.
             self.control = None;
         }
+        self.role.resume();
         if let Some(mut server) = self.server.take() {
             let accepts = server.accept(self.server_handles());
             errors.extend(accepts.err().map(|error| error.to_string()));
@@ -262,8 +287,15 @@ pub(super) fn take_over(
     config: &Config,
     interfaces: &[Interface],
     predecessor: &mut Predecessor,
+    guard: Option<&dyn GuardSuccession>,
 ) -> Result<Inherited, StartError> {
-    let suspended = predecessor.suspend().map_err(StartError::Predecessor)?;
+    if let Some(guard) = guard {
+        guard.prepare(interfaces);
+    }
+    let (suspended, hooks) = predecessor.suspend().map_err(StartError::Predecessor)?;
+    if let Some(guard) = guard {
+        guard.inherit(&suspended.role, hooks).map_err(StartError::Predecessor)?;
+    }
     let snapshot =
         |counts: &WorkerCounts| Snapshot::try_from(counts).map_err(StartError::Predecessor);
     let stats = suspended.workers.iter().map(|counts| {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use port::HostHandover;
 use port::af_xdp::{InterfaceCounts, InterfaceHandover};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{InterfaceQueueCounts, WorkerCounts};
 
@@ -51,7 +52,8 @@ pub(crate) enum FromPredecessor {
 }
 
 /// The interfaces and listeners that the predecessor hands over. The descriptors are those of the links of the interfaces, of the TAP device, of
-/// the control socket, of the listener of the metrics.
+/// the control socket, of the listener of the metrics, and
+/// of the role.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Welcome {
     /// The format of all further messages.
@@ -63,9 +65,13 @@ pub(crate) struct Welcome {
     pub(crate) control: Option<PathBuf>,
     /// The address of the listener of the metrics, if there is one.
     pub(crate) metrics: Option<SocketAddr>,
+    /// The number of sockets of the role.
+    #[serde(default)]
+    pub(crate) role_sockets: usize,
 }
 
-/// The counters of the workers.
+/// The counters of the workers, and the state of the role. The descriptors are files with the states of the workers'
+/// hooks, if they have hooks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Suspended {
     /// By worker, past workers included.
@@ -74,4 +80,6 @@ pub(crate) struct Suspended {
     pub(crate) closed: WorkerCounts,
     #[serde(default)]
     pub(crate) egress_queues: Vec<InterfaceQueueCounts>,
+    #[serde(default)]
+    pub(crate) role: Value,
 }

@@ -26,7 +26,13 @@
 //! counter that it does not know.
 //!
 //! Limits: at most [`MOST_DESCRIPTORS`] interfaces and listeners. The interfaces and their queues must be those of
-//! the running configuration. Not with FRR's routes by FPM, with flow specifications, or on a gate or a grantor.
+//! the running configuration. Not with FRR's routes by FPM, with flow specifications, or on a grantor.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::MemfdFlags;
 
 mod channel;
 mod counters;
@@ -44,6 +50,18 @@ pub(crate) const FORMATS: [u32; 1] = [1];
 
 /// The most descriptors of a message: `SCM_MAX_FD` of the kernel.
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
+
+/// Writes the state of a hook to a file in memory, for a successor.
+///
+/// # Errors
+///
+/// The system's error.
+pub(crate) fn state_file(state: &[u8]) -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("fingerpost-state", MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(file);
+    file.write_all(state)?;
+    Ok(file.into())
+}
 
 /// The environment variable of a successor.
 pub(crate) const VARIABLE: &str = "FINGERPOST_SUCCESSOR";

@@ -1,7 +1,8 @@
 //! The predecessor, in the process that takes over from it.
 
 use std::env;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -26,6 +27,8 @@ pub struct Predecessor {
     host: Option<Host>,
     control: Option<UnixListener>,
     metrics: Option<TcpListener>,
+    /// The sockets of the role.
+    sockets: Vec<OwnedFd>,
 }
 
 impl Predecessor {
@@ -68,7 +71,7 @@ impl Predecessor {
     }
 
     fn new(channel: Channel, welcome: Welcome, descriptors: Vec<OwnedFd>) -> Result<Self, String> {
-        let Welcome { format: _, interfaces, host, control, metrics } = welcome;
+        let Welcome { format: _, interfaces, host, control, metrics, role_sockets } = welcome;
         let mut descriptors = descriptors.into_iter();
         let mut next = || descriptors.next().ok_or("the predecessor sent too few descriptors");
         let mut links = Vec::new();
@@ -78,7 +81,13 @@ impl Predecessor {
         let host = host.map(|host| Ok::<_, &str>(Host::succeed(host, next()?))).transpose()?;
         let control = control.map(|_| Ok::<_, &str>(UnixListener::from(next()?))).transpose()?;
         let metrics = metrics.map(|_| Ok::<_, &str>(TcpListener::from(next()?))).transpose()?;
-        Ok(Self { channel, interfaces: links, host, control, metrics })
+        let sockets = (0..role_sockets).map(|_| next()).collect::<Result<_, _>>()?;
+        Ok(Self { channel, interfaces: links, host, control, metrics, sockets })
+    }
+
+    /// Takes the sockets of the role.
+    pub fn take_sockets(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.sockets)
     }
 
     /// Takes the TAP device.
@@ -110,25 +119,27 @@ impl Predecessor {
         self.interfaces.iter().all(|(_, link)| link.is_none())
     }
 
-    /// Lets the predecessor stop its workers, and returns their counters.
+    /// Lets the predecessor stop its workers, and returns their counters and the states of their hooks.
     ///
     /// # Errors
     ///
     /// A message for the operator.
-    pub(crate) fn suspend(&mut self) -> Result<Suspended, String> {
-        match self.ask(&FromSuccessor::Ready)? {
-            FromPredecessor::Suspended(suspended) => Ok(suspended),
-            FromPredecessor::Refused { reason } => Err(reason),
-            other => Err(unexpected(&other)),
-        }
+    pub(crate) fn suspend(&mut self) -> Result<(Suspended, Vec<Vec<u8>>), String> {
+        let (answer, descriptors) = self.ask(&FromSuccessor::Ready)?;
+        let FromPredecessor::Suspended(suspended) = answer else {
+            return Err(unexpected(&answer));
+        };
+        let read = |file| read_state(file).map_err(|error| format!("the state of a hook: {error}"));
+        let hooks = descriptors.into_iter().map(read).collect::<Result<_, _>>()?;
+        Ok((suspended, hooks))
     }
 
     /// Lets the predecessor exit, and owns the interfaces, which are those taken over, in any order. They
     /// continue the counts of the predecessor, except if that has ended before it could report them.
     pub(crate) fn release(mut self, taken_over: &[Interface]) {
         let counts = match self.ask(&FromSuccessor::Running) {
-            Ok(FromPredecessor::Counts(counts)) => counts,
-            Ok(other) => {
+            Ok((FromPredecessor::Counts(counts), _)) => counts,
+            Ok((other, _)) => {
                 log::warn!("{}", unexpected(&other));
                 Vec::new()
             }
@@ -151,10 +162,18 @@ impl Predecessor {
         let _ = self.channel.send(&FromSuccessor::Failed { reason: reason.to_owned() }, &[]);
     }
 
-    fn ask(&mut self, message: &FromSuccessor) -> Result<FromPredecessor, String> {
+    fn ask(&mut self, message: &FromSuccessor) -> Result<(FromPredecessor, Vec<OwnedFd>), String> {
         let answer = self.channel.send(message, &[]).and_then(|()| self.channel.receive(PATIENCE));
-        answer.map(|(answer, _)| answer).map_err(|error| format!("the predecessor: {error}"))
+        answer.map_err(|error| format!("the predecessor: {error}"))
     }
+}
+
+/// Reads a file that the predecessor has [written](super::state_file).
+fn read_state(file: OwnedFd) -> io::Result<Vec<u8>> {
+    let (mut file, mut bytes) = (File::from(file), Vec::new());
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn unexpected(message: &FromPredecessor) -> String {

@@ -126,8 +126,12 @@ impl Successor {
     /// # Errors
     ///
     /// A message for the operator: this process must forward again.
-    pub(crate) fn take_over(&mut self, suspended: Suspended) -> Result<(), String> {
-        let sent = self.channel.send(&FromPredecessor::Suspended(suspended), &[]);
+    pub(crate) fn take_over(
+        &mut self,
+        suspended: Suspended,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), String> {
+        let sent = self.channel.send(&FromPredecessor::Suspended(suspended), descriptors);
         match sent.and_then(|()| self.channel.receive(TAKEOVER)).map(|(message, _)| message) {
             Ok(FromSuccessor::Running) => Ok(()),
             Ok(FromSuccessor::Failed { reason }) => Err(reason),

@@ -183,15 +183,36 @@ impl PacketHook for GateHook {
         PacketHook::end_turn(self, true);
     }
 
+    fn export(&mut self, worker: usize) -> Vec<u8> {
+        // Decisions that were acknowledged, and that no turn has applied yet.
+        while !self.rings.decisions.is_empty() {
+            let before = self.rings.decisions.slots();
+            self.apply_decisions();
+            if self.rings.decisions.slots() == before {
+                break;
+            }
+        }
+        let mut flows = Vec::new();
+        self.append_flows(&mut flows, worker as u32);
+        flows
+    }
+
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {
         PacketHook::drop_queued(self, arena, stats);
         // `take`: a worker is closed a second time when it is dropped.
         if let Some((worker, saved)) = self.save_to.take() {
             let mut saved = saved.lock().unwrap_or_else(PoisonError::into_inner);
-            let table = self.gate.table();
-            for (_, entry) in table.within(0..table.capacity()) {
-                saved_flows::append(&mut saved, worker, &entry.flow(), entry.record());
-            }
+            self.append_flows(&mut saved, worker);
+        }
+    }
+}
+
+impl GateHook {
+    /// Appends the flows of the table to those of a flow file.
+    fn append_flows(&self, out: &mut Vec<u8>, worker: u32) {
+        let table = self.gate.table();
+        for (_, entry) in table.within(0..table.capacity()) {
+            saved_flows::append(out, worker, &entry.flow(), entry.record());
         }
     }
 }
