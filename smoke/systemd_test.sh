@@ -7,7 +7,7 @@
 # First `systemd-analyze security` must rate every unit at most 2.5. The test creates eth1 only after the
 # boot: the unit waits for it. The process is not root, has few capabilities and a seccomp filter, forwards
 # and reloads, and systemd restarts it after a SIGKILL. Then the units of sFlow, of block lists, the gate's and the grantor's
-# start. An upgrade restarts what runs and keeps the configuration; after a removal and a purge nothing is left but what
+# start. An upgrade hands over to the new program and keeps the configuration; after a removal and a purge nothing is left but what
 # Debian's policy leaves.
 . "$(dirname "$0")/lib/namespaces.sh"
 
@@ -144,8 +144,36 @@ confined fingerpost "$router"
 within source ping -qc5 -i0.1 -W5 10.0.1.2 >"$work/ping.log" || fail "no packet is forwarded"
 machine fingerpost show -j counters | json 'assert d[0]["sent"] >= 8 and d[0]["balanced"], d'
 machine fingerpost fib diff kernel 2>/dev/null || fail "the tables differ from the kernel's"
+old=$(process fingerpost)
 machine systemctl reload fingerpost || fail "the reload fails"
-echo "   fingerpost.service: waits for an interface, forwards without root, reloads"
+[ "$(process fingerpost)" = "$old" ] || fail "a reload replaces the process"
+# `hands_over UNIT CAPABILITIES`: after its program is another file, a reload replaces the process within the unit.
+hands_over() {
+    old=$(process "$1")
+    machine cp --preserve=mode /usr/bin/fingerpost /usr/bin/fingerpost.other
+    machine mv /usr/bin/fingerpost.other /usr/bin/fingerpost
+    machine systemctl reload "$1" || { journal "$1"; fail "$1: no upgrade: $(tail -5 "$work/journal.log")"; }
+    wait_for 10 replaced "$1" || { journal "$1"; fail "$1: the process is not replaced: $(tail -5 "$work/journal.log")"; }
+    [ "$(machine systemctl show --property=NRestarts --value "$1")" = 0 ] || fail "$1 was restarted"
+    confined "$1" "$2"
+}
+# `replaced UNIT`: it has another process than $old. In between systemd reports 0.
+replaced() {
+    local new
+    new=$(process "$1")
+    [ "$new" != 0 ] && [ "$new" != "$old" ] && is "$1" active
+}
+within source ping -q -c 60 -i 0.05 -W 2 10.0.1.2 >"$work/ping.log" &
+pinging=$!
+hands_over fingerpost "$router"
+wait "$pinging" || true
+has_line ' 0% packet loss' <"$work/ping.log" || fail "packets were lost: $(cat "$work/ping.log")"
+machine fingerpost show -j counters | json 'assert d[0]["sent"] >= 100 and d[0]["balanced"], d'
+# The watchdog of the unit expects messages of the new process.
+sleep 11
+is fingerpost active && [ "$(machine systemctl show --property=NRestarts --value fingerpost)" = 0 ] ||
+    { journal fingerpost; fail "the watchdog has ended the new process"; }
+echo "   fingerpost.service: waits for an interface, forwards without root, reloads, hands over to another program"
 
 for protocol in "sflow 6343" "ipfix 4739"; do
     read -r name port <<<"$protocol"
@@ -164,12 +192,6 @@ done
 # systemd restarts the process after SIGKILL.
 old=$(process fingerpost)
 machine kill -KILL "$old"
-# `replaced UNIT`: it has another process than $old. In between systemd reports 0.
-replaced() {
-    local new
-    new=$(process "$1")
-    [ "$new" != 0 ] && [ "$new" != "$old" ] && is "$1" active
-}
 wait_for 30 replaced fingerpost || fail "the unit does not come back after SIGKILL"
 machine systemctl stop fingerpost || fail "the unit does not stop"
 [ -z "$(programs router)" ] || fail "an XDP program is left on: $(programs router)"
@@ -199,18 +221,20 @@ for unit in fingerpost-gate fingerpost-grantor; do
     wait_for 30 is "$unit" active || { journal "$unit"; fail "$unit does not start"; }
     confined "$unit" "$([ "$unit" = fingerpost-gate ] && echo "$gate" || echo "$grantor")"
     machine systemctl reload "$unit" || { journal "$unit"; fail "$unit does not reload"; }
+    [ "$unit" != fingerpost-gate ] || hands_over "$unit" "$gate"
     machine systemctl stop "$unit"
-    [ "$(machine systemctl show --property=Result --value "$unit")" = success ] || fail "$unit does not end well"
+    [ "$(machine systemctl show --property=Result --value "$unit")" = success ] || { journal "$unit"; fail "$unit does not end well: $(tail -60 "$work/journal.log")"; }
     echo "   $unit.service: starts without root, reloads, stops"
 done
 machine test -s /var/lib/fingerpost/flows || fail "the gate leaves no flows in its state folder"
 
-# An upgrade restarts the services that run, and keeps the configuration.
+# An upgrade of the package hands over to the new program, and keeps the configuration.
 machine systemctl start fingerpost
 wait_for 30 is fingerpost active || { journal fingerpost; fail "the unit does not start again"; }
 old=$(process fingerpost)
 machine dpkg --install /newer.deb >"$work/dpkg.log" 2>&1 || fail "the upgrade fails: $(cat "$work/dpkg.log")"
-wait_for 30 replaced fingerpost || fail "the upgrade does not restart the unit: $(cat "$work/dpkg.log")"
+wait_for 30 replaced fingerpost || fail "the upgrade does not replace the process: $(cat "$work/dpkg.log")"
+logged fingerpost "process $(process fingerpost) has taken over" || fail "no hand-over: $(tail -5 "$work/journal.log") $(cat "$work/dpkg.log")"
 ! is fingerpost-gate active || fail "the upgrade starts a unit that did not run"
 has_line "An operator's change" <"$root/etc/fingerpost/run.toml" || fail "the upgrade replaces the configuration"
 within source ping -qc3 -i0.1 -W5 10.0.1.2 >"$work/ping.log" || fail "no packet is forwarded after the upgrade"

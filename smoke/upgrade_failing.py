@@ -3,7 +3,7 @@
 
 It speaks the messages of crates/control/src/succession as far as the file `failure` beside it says:
 
-    start        ends at once
+    start        ends at once, as the launcher of the program would
     format       reads another format only
     role         is a gate
     ready        ends after its tables would be ready, when the workers of the predecessor have stopped
@@ -41,6 +41,7 @@ send({"hello": {
     "formats": [99] if failure == "format" else [1],
     "version": "9.9",
     "role": "gate" if failure == "role" else "router",
+    "pid": os.getpid(),
 }})
 answer, descriptors = receive()
 if "refused" in answer:

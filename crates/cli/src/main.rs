@@ -177,6 +177,8 @@ fn command_line() -> clap::Command {
 }
 
 fn main() -> ExitCode {
+    // Ends the process if that only launches the successor of a daemon.
+    control::launch();
     let cli = Cli::parse();
     let done =
         logging::start(cli.log_level, cli.log_format).and_then(|()| run_command(cli.command));

@@ -90,4 +90,4 @@ pub mod workers;
 pub use daemon::{Daemon, ImageStart, ReloadError, Reloaded, SaveError, Saved};
 pub use role::Role;
 pub use start::{PortInfo, StartError};
-pub use succession::Predecessor;
+pub use succession::{Predecessor, launch};

@@ -72,7 +72,7 @@ impl Daemon {
         let started = Successor::start(&self.program);
         let successor =
             started.map_err(|error| format!("cannot start {}: {error}", self.program.display()))?;
-        log::info!("upgrade: started process {} of {}", successor.pid(), self.program.display());
+        log::info!("upgrade: started {}", self.program.display());
         let (result, receiver) = mpsc::channel();
         let interfaces = self.view.interfaces();
         self.hand_over = Some(HandOver { successor, interfaces, result });

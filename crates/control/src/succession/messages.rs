@@ -22,6 +22,8 @@ pub(crate) enum FromSuccessor {
         version: String,
         /// Its role: `router`, `gate`, `grantor`.
         role: String,
+        /// The number of its process.
+        pid: u32,
     },
     /// It has tables and programs: the workers may stop.
     Ready,

@@ -18,6 +18,10 @@
 //! descriptors travel with them (`channel.rs`). While no worker has sockets, the steering program leaves every
 //! packet to the kernel, which forwards by the same routes.
 //!
+//! The predecessor starts a launcher, which starts the successor and ends ([`launch`]). The successor is then no child
+//! of the predecessor but of the service manager, which systemd requires of a main process: it kills a foreign one
+//! without waiting for it.
+//!
 //! If the successor fails or ends before `Running`, the predecessor puts its programs back and starts its workers
 //! again. If the predecessor ends after `Suspended`, the successor continues alone.
 //!
@@ -28,9 +32,12 @@
 //! Limits: at most [`MOST_DESCRIPTORS`] interfaces and listeners. The interfaces and their queues must be those of
 //! the running configuration. Not with FRR's routes by FPM, with flow specifications, or on a grantor.
 
+use std::env;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::fs::MemfdFlags;
 
@@ -65,3 +72,23 @@ pub(crate) fn state_file(state: &[u8]) -> io::Result<OwnedFd> {
 
 /// The environment variable of a successor.
 pub(crate) const VARIABLE: &str = "FINGERPOST_SUCCESSOR";
+
+/// Its value for the launcher, which starts the successor and ends.
+pub(crate) const LAUNCHER: &str = "launcher";
+
+/// Starts this program again as a successor and ends this process, if a predecessor has started it for that. Must be
+/// called before anything else, since the successor gets the rights of this process.
+pub fn launch() {
+    if env::var_os(VARIABLE).is_none_or(|value| value != LAUNCHER) {
+        return;
+    }
+    let mut arguments = env::args_os();
+    let started = env::current_exe().and_then(|program| {
+        let name = arguments.next().unwrap_or_else(|| program.clone().into());
+        Command::new(program).arg0(name).args(arguments).env(VARIABLE, "successor").spawn()
+    });
+    if let Err(error) = &started {
+        log::error!("cannot start the successor: {error}");
+    }
+    std::process::exit(i32::from(started.is_err()));
+}

@@ -60,6 +60,7 @@ impl Predecessor {
             formats: FORMATS.to_vec(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: role.to_owned(),
+            pid: std::process::id(),
         };
         channel.send(&hello, &[]).map_err(unusable)?;
         let (answer, descriptors) = channel.receive(PATIENCE).map_err(unusable)?;

@@ -10,10 +10,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use port::af_xdp::InterfaceCounts;
 
 use super::channel::Channel;
-use super::{FORMATS, FromPredecessor, FromSuccessor, Suspended, VARIABLE, Welcome};
+use super::{FORMATS, FromPredecessor, FromSuccessor, LAUNCHER, Suspended, VARIABLE, Welcome};
 
 /// The longest time until the successor has its tables.
 const PREPARATION: Duration = Duration::from_secs(300);
@@ -22,15 +24,17 @@ const PREPARATION: Duration = Duration::from_secs(300);
 const TAKEOVER: Duration = Duration::from_secs(5);
 /// The longest time for a message that was begun.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest time until a process that has closed its socket has ended.
+/// The longest time until a launcher has ended after the channel was closed.
 const END: Duration = Duration::from_secs(2);
 
 /// A process that is started in order to take over from this one. Dropping the value kills it.
 #[derive(Debug)]
 pub(crate) struct Successor {
-    child: Child,
+    launcher: Child,
     channel: Channel,
     started: Instant,
+    /// The number of its process, once it has reported that.
+    pid: Option<u32>,
     is_released: bool,
 }
 
@@ -56,17 +60,17 @@ impl Successor {
         let mut arguments = env::args_os();
         let name = arguments.next().unwrap_or_else(|| program.into());
         let mut command = Command::new(program);
-        command.arg0(name).args(arguments).env(VARIABLE, "1");
+        command.arg0(name).args(arguments).env(VARIABLE, LAUNCHER);
         // Written for this process: the watchdog of the service is the successor's, too.
         command.env_remove("WATCHDOG_PID").stdin(Stdio::from(std::os::fd::OwnedFd::from(other)));
-        let child = threads::rights::pass_to_child(|| command.spawn())??;
+        let launcher = threads::rights::pass_to_child(|| command.spawn())??;
         let channel = Channel::new(own);
-        Ok(Self { child, channel, started: Instant::now(), is_released: false })
+        Ok(Self { launcher, channel, started: Instant::now(), pid: None, is_released: false })
     }
 
-    /// Returns the number of its process.
+    /// Returns the number of its process, or of its launcher until it has reported its own.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid.unwrap_or_else(|| self.launcher.id())
     }
 
     /// Returns what it has reported since the last call. Does not wait for more than a message that was begun.
@@ -78,7 +82,8 @@ impl Successor {
             return late.then(|| Event::Failed(reason()));
         }
         Some(match self.channel.receive(PATIENCE).map(|(message, _)| message) {
-            Ok(FromSuccessor::Hello { formats, version, role: other }) => {
+            Ok(FromSuccessor::Hello { formats, version, role: other, pid }) => {
+                self.pid = Some(pid);
                 if !formats.contains(&FORMATS[0]) {
                     let reason = format!(
                         "version {version} does not read format {} of a running version {}: \
@@ -154,20 +159,22 @@ impl Successor {
                 format!("its workers did not run after {} s", TAKEOVER.as_secs())
             }
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
-                match self.end() {
-                    Some(status) => format!("it ended ({status}); see its log"),
-                    None => "it closed its socket".to_owned(),
+                match self.end_of_launcher() {
+                    Some(status) if !status.success() => {
+                        format!("it ended ({status}); see its log")
+                    }
+                    _ => "it ended; see its log".to_owned(),
                 }
             }
             _ => error.to_string(),
         }
     }
 
-    /// Waits for its end.
-    fn end(&mut self) -> Option<ExitStatus> {
+    /// Waits for the end of the launcher.
+    fn end_of_launcher(&mut self) -> Option<ExitStatus> {
         let begin = Instant::now();
         while begin.elapsed() < END {
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Ok(Some(status)) = self.launcher.try_wait() {
                 return Some(status);
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -179,9 +186,12 @@ impl Successor {
 impl Drop for Successor {
     fn drop(&mut self) {
         if !self.is_released {
-            // It detaches nothing that this process has.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            // It detaches nothing that this process has. It may have ended already; without the channel it ends in any case.
+            if let Some(pid @ 2..) = self.pid.and_then(|pid| i32::try_from(pid).ok()) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            let _ = self.launcher.kill();
         }
+        let _ = self.launcher.wait();
     }
 }
