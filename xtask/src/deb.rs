@@ -11,8 +11,8 @@
 //! installation start `/usr/local/bin/fingerpost`. The files of `/etc/fingerpost` are conffiles. The package enables no service:
 //! each needs its configuration first.
 //!
-//! The same program gives the same bytes: the owner of all files is root, their time is that of the last commit, or
-//! `SOURCE_DATE_EPOCH`.
+//! The same commit and compiler give the same bytes: the owner of all files is root, their time is that of the last commit, or
+//! `SOURCE_DATE_EPOCH`, and the program has no path of this machine (`release`).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{audit_data, licenses, metadata, sbom};
+use crate::{audit_data, licenses, metadata, release, sbom};
 
 /// The units, and the services of the package.
 const UNITS: [&str; 6] = [
@@ -66,10 +66,18 @@ struct Stage(PathBuf);
 pub(crate) fn build(arguments: &Arguments) -> Result<()> {
     let target = metadata::target()?;
     let program = match &arguments.program {
-        Some(program) => program.clone(),
+        Some(program) => {
+            if let Err(warning) = release::check(program) {
+                eprintln!("warning: {warning}");
+            }
+            program.clone()
+        }
         None => {
-            run(Command::new(cargo()).args(["build", "--release", "--package", "fingerpost"]))?;
-            target.join("release/fingerpost")
+            let (name, flags) = release::environment()?;
+            run(Command::new(cargo()).args(release::WORDS).env(name, flags))?;
+            let program = target.join("release/fingerpost");
+            release::check(&program)?;
+            program
         }
     };
     let output = arguments.output.clone().unwrap_or_else(|| target.join("debian"));

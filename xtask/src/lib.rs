@@ -44,6 +44,7 @@ mod needs;
 mod neon;
 mod plan;
 mod programs;
+mod release;
 mod results;
 mod sanitizers;
 mod sbom;
