@@ -10,6 +10,7 @@
 # start. An upgrade hands over to the new program and keeps the configuration; after a removal and a purge nothing is left but what
 # Debian's policy leaves.
 . "$(dirname "$0")/lib/namespaces.sh"
+. "$(dirname "$0")/lib/packages.sh"
 
 for unit in fingerpost fingerpost-block fingerpost-gate fingerpost-grantor fingerpost-ipfix fingerpost-sflow; do
     # --offline rates the file alone: a machine without a service manager has no units to look up.
@@ -44,17 +45,13 @@ unmount() {
 trap 'status=$?; set +e; unmount; (exit $status); leave' EXIT
 
 # The same program gives the same bytes, whatever the user's mask.
-pack() { "$(dirname "$bench")/xtask" deb --program "$program" -o "$1" >/dev/null 2>"$1.log" || fail "no package: $(cat "$1.log")"; }
-pack "$work/first" &
+pack "$program" "$work/first" &
 first=$!
-(umask 077; pack "$work/second")
+(umask 077; pack "$program" "$work/second")
 wait "$first"
 cmp "$work"/first/*.deb "$work"/second/*.deb || fail "two packages of one program differ"
 cp "$work"/first/*.deb "$root/first.deb"
-# A later version of the same files, without the time to compress them.
-dpkg-deb --raw-extract "$root/first.deb" "$work/newer"
-sed -i 's/^Version: .*/&+newer/' "$work/newer/DEBIAN/control"
-dpkg-deb --root-owner-group -Znone --build "$work/newer" "$root/newer.deb" >"$work/newer.log"
+pack_newer "$root/first.deb" "$root/newer.deb" "$work/newer"
 python3 -c 'import json,sys; d = json.load(sys.stdin); assert d["bomFormat"] == "CycloneDX" and len(d["components"]) > 100, d' \
     < <(dpkg-deb --fsys-tarfile "$root/first.deb" | tar -xO ./usr/share/doc/fingerpost/sbom.cdx.json) || fail "no bill of materials"
 dpkg-deb --fsys-tarfile "$root/first.deb" | tar -xO ./usr/bin/fingerpost >"$work/packed"
@@ -232,7 +229,7 @@ machine test -s /var/lib/fingerpost/flows || fail "the gate leaves no flows in i
 machine systemctl start fingerpost
 wait_for 30 is fingerpost active || { journal fingerpost; fail "the unit does not start again"; }
 old=$(process fingerpost)
-machine dpkg --install /newer.deb >"$work/dpkg.log" 2>&1 || fail "the upgrade fails: $(cat "$work/dpkg.log")"
+machine dpkg --force-confold --install /newer.deb >"$work/dpkg.log" 2>&1 || fail "the upgrade fails: $(cat "$work/dpkg.log")"
 wait_for 30 replaced fingerpost || fail "the upgrade does not replace the process: $(cat "$work/dpkg.log")"
 logged fingerpost "process $(process fingerpost) has taken over" || fail "no hand-over: $(tail -5 "$work/journal.log") $(cat "$work/dpkg.log")"
 ! is fingerpost-gate active || fail "the upgrade starts a unit that did not run"

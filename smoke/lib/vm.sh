@@ -6,11 +6,18 @@
 #                                    if all of them pass
 #
 #   host ── QEMU ── initial file system ── the host's files, read-only ── smoke/NAME_test.sh
-#                   modules for 9p         folders /tmp, /run, /var in memory
+#                   modules for 9p         folders /tmp, /run, /var in memory        │
+#                                                                                    ▼
+#                        an overlay over the host's files, changes in memory ── systemd ── smoke/NAME_test.sh
 #
 # The guest sees this machine's files as its own, so that the test finds the same programs; the tree, the
 # programs to test and the data are mounted by themselves, because they may lie in a folder that the guest
 # has of its own. Nothing is written to the host.
+#
+# A test with a line `# with systemd: REASON` in its head runs after the others. The guest's first process, until then a
+# shell, goes on as systemd, which boots Debian as far as basic.target; the test is a unit and may change all files.
+# The package of the program is in the folder $FINGERPOST_PACKAGES, and newer.deb is a later version of it; the file
+# `complete` appears last.
 #
 # The guest has two network cards (e1000e, 52:54:00:00:0c:01 and :02) that are connected to each other, and one with
 # four queues and RSS (virtio_net, 52:54:00:00:0c:03), whose other end is a tap interface of the host that nothing
@@ -19,7 +26,7 @@
 # The processor is emulated unless it can virtualize (/dev/kvm alone is no sign that KVM can run Linux);
 # then everything takes about ten times as long, so few tests with deadlines can run here.
 #
-#   VM_LIMIT     seconds for each test; default 150
+#   VM_LIMIT     seconds for each test; default 240
 #   VM_MEMORY    default 1G
 #   VM_KERNEL    another kernel, vmlinuz-RELEASE, whose modules are in /lib/modules/RELEASE; default: the newest in /boot
 #   FINGERPOST_PACKETS, FINGERPOST_SEED    for tests with random packets
@@ -34,9 +41,11 @@ tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 program=${FINGERPOST:-$tree/target/release/fingerpost}
 bench=${FINGERPOST_BENCH:-$tree/target/debug/fingerpost-bench}
 data=${FINGERPOST_DATA:-$tree/../shared/data}
-limit=${VM_LIMIT:-150}
+limit=${VM_LIMIT:-240}
+plain=() units=()
 for name in "$@"; do
     [ -f "$tree/smoke/${name}_test.sh" ] || fail "there is no smoke/${name}_test.sh"
+    if grep -q '^# with systemd: ' "$tree/smoke/${name}_test.sh"; then units+=("$name"); else plain+=("$name"); fi
 done
 [ -x "$program" ] || fail "no program at $program: cargo build --release, or set FINGERPOST"
 kernel=${VM_KERNEL:-$(find /boot -name 'vmlinuz-*-amd64' | sort -V | tail -1)}
@@ -60,6 +69,17 @@ share tree "$tree"
 share programs "$(dirname "$(readlink -f "$program")")"
 [ ! -x "$bench" ] || share bench "$(dirname "$(readlink -f "$bench")")"
 [ ! -d "$data" ] || share data "$(readlink -f "$data")"
+if [ ${#units[@]} -gt 0 ]; then
+    . "$tree/smoke/lib/packages.sh"
+    mkdir "$work/packages"
+    share packages "$work/packages"
+    # While the guest boots and runs the other tests.
+    {
+        pack "$program" "$work/packages"
+        pack_newer "$work"/packages/fingerpost_*.deb "$work/packages/newer.deb" "$work/newer"
+        touch "$work/packages/complete"
+    } &
+fi
 
 cards=()
 for card in 1 2; do
@@ -84,26 +104,39 @@ while read -r module; do
     basename "$module" >>"$initial/order"
 done <"$work/modules"
 cat >"$initial/start" <<START
-# Runs as the first process, from the host's files.
+# Runs as the first process, from the host's files; then, where tests need systemd, as its unit.
 export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
 export FINGERPOST=/run/programs/$(basename "$program") FINGERPOST_BENCH=/run/bench/$(basename "$bench")
-export FINGERPOST_DATA=/run/data SMOKE_PREFIX=g-
+export FINGERPOST_DATA=/run/data FINGERPOST_PACKAGES=/run/packages SMOKE_PREFIX=g-
 export FINGERPOST_PACKETS=${FINGERPOST_PACKETS:-} FINGERPOST_SEED=${FINGERPOST_SEED:-}
+run_tests() {
+    for name; do
+        start=\$SECONDS status=0
+        timeout $limit bash /run/tree/smoke/\${name}_test.sh </dev/null || status=\$?
+        [ -z "\$(ip netns list)" ] || { echo "FAIL: \$name leaves namespaces" && status=1; }
+        echo "guest: \$name ends with status \$status after \$((SECONDS - start)) s"
+    done
+}
+end() {
+    echo "the guest ends"
+    echo o >/proc/sysrq-trigger
+    sleep 10
+}
+if [ \$\$ -ne 1 ]; then
+    echo "guest: systemd \$(systemctl show --property=Version --value) runs after \$(cut -d' ' -f1 /proc/uptime) s"
+    run_tests ${units[*]}
+    end
+fi
 # Where udev runs, it makes the node /dev/net/tun, which loads this module.
 modprobe tun
 # The firmware's last line has no end.
 echo
 echo "guest: Linux \$(uname -r), \$(nproc) processors"
-for name in $*; do
-    start=\$SECONDS status=0
-    timeout $limit bash /run/tree/smoke/\${name}_test.sh </dev/null || status=\$?
-    [ -z "\$(ip netns list)" ] || { echo "FAIL: \$name leaves namespaces" && status=1; }
-    echo "guest: \$name ends with status \$status after \$((SECONDS - start)) s"
-done
-echo "the guest ends"
-echo o >/proc/sysrq-trigger
-sleep 10
+run_tests ${plain[*]}
+[ ${#units[@]} -gt 0 ] || end
+. /run/boot
 START
+cp "$tree/smoke/lib/boot.sh" "$initial/boot"
 cat >"$initial/init" <<'INIT'
 #!/bin/busybox sh
 # Everything here is busybox, called by its name since no links are made.
@@ -120,14 +153,14 @@ while read -r tag; do
     $b mkdir "/host/run/$tag"
     $b mount -t 9p -o "$options" "$tag" "/host/run/$tag"
 done </tags
-$b cp /start /host/run/start
+$b cp /start /boot /host/run/
 exec $b switch_root /host /bin/bash /run/start
 INIT
 chmod +x "$initial/init"
 (cd "$initial" && find . | cpio --create --format=newc --quiet) >"$work/initrd"
 
-# A panic ends the guest (panic=-1 with -no-reboot). The boot itself takes up to half a minute.
-timeout --foreground "$((limit * $# + 45))" qemu-system-x86_64 "${accelerators[@]}" -cpu max -smp 2 \
+# A panic ends the guest (panic=-1 with -no-reboot). The boot itself takes up to half a minute, and so does that of systemd.
+timeout --foreground "$((limit * $# + 90))" qemu-system-x86_64 "${accelerators[@]}" -cpu max -smp 2 \
     -m "${VM_MEMORY:-1G}" -nographic -nodefaults -serial stdio -no-reboot \
     -kernel "$kernel" -initrd "$work/initrd" \
     -append 'console=ttyS0 quiet panic=-1 mitigations=off' "${shared[@]}" "${cards[@]}" </dev/null 2>&1 |
