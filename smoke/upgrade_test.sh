@@ -17,6 +17,7 @@ install() {
 }
 upgrade() { "$installed" upgrade --socket "$work/sock" "$@"; }
 counts() { show -j counters | json 'print(d[0]["received"], d[0]["sent"])'; }
+counted_by_rule() { show -j acl | json 'print(d[0]["rules"][0]["packets"])'; }
 
 install "$program"
 build=$program
@@ -25,7 +26,12 @@ configure "[metrics]
 listen = \"127.0.0.1:9100\"
 [[egress_queue]]
 interface = \"r1\"
-bandwidth = \"1gbit\""
+bandwidth = \"1gbit\"
+[[access_list]]
+name = \"edge\"
+inbound = [\"r0\"]
+default = \"permit\"
+rules = [\"count ipproto 253\"]"
 start_router
 program=$build
 fly
@@ -46,6 +52,8 @@ for number in $(seq "$upgrades"); do
     received=$now_received sent=$now_sent
 done
 [ "$sent" -gt 0 ] || fail "the router forwards nothing"
+# Of each packet that was received; some more were pings.
+[ "$(counted_by_rule)" -gt $((received * 9 / 10)) ] || fail "the rule has counted $(counted_by_rule) of $received packets"
 awk '{ if ($10 > most) most = $10 } END { print "   no worker ran for at most", most, "ms" }' "$work/pauses"
 
 echo "programs that do not take over"

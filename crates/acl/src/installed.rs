@@ -4,7 +4,7 @@
 //! equal rules of that one, exactly: it reads both until the next change.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::{AccessList, Action, Policer, Rule, RuleCount, RuleCounters};
 
@@ -17,6 +17,8 @@ pub struct InstalledList {
     policer_of: Box<[u32]>,
     /// The counts that were carried over, by rule.
     carried: Vec<RuleCount>,
+    /// The counts of another process, by rule, once they are known.
+    inherited: OnceLock<Vec<RuleCount>>,
     /// The counters of the list before this one, which workers may still write.
     before: Option<Arc<Tally>>,
 }
@@ -49,6 +51,7 @@ impl InstalledList {
             policers,
             policer_of,
             carried: vec![RuleCount::default(); rules.len() + 1],
+            inherited: OnceLock::new(),
             before: None,
             tally: Arc::new(Tally { list, counters }),
         }
@@ -66,7 +69,7 @@ impl InstalledList {
     ///
     /// O(rules of both).
     pub fn replacing(list: Arc<AccessList>, workers: usize, before: &Self) -> Self {
-        let mut carried = before.carried.clone();
+        let mut carried = before.past_counts();
         if let Some(older) = &before.before {
             carry(older, before.list(), &mut carried);
         }
@@ -96,12 +99,36 @@ impl InstalledList {
 
     /// Returns the counts of all workers by rule; the last one is that of the default.
     pub fn counts(&self) -> Vec<RuleCount> {
-        let mut counts = self.carried.clone();
+        let mut counts = self.past_counts();
         if let Some(before) = &self.before {
             carry(before, self.list(), &mut counts);
         }
         counts.iter_mut().zip(self.tally.counts()).for_each(|(sum, count)| sum.add(count));
         counts
+    }
+
+    /// Returns the counts that were carried over, and those of another process.
+    fn past_counts(&self) -> Vec<RuleCount> {
+        let mut counts = self.carried.clone();
+        let inherited = self.inherited.get().into_iter().flatten();
+        counts.iter_mut().zip(inherited).for_each(|(sum, count)| sum.add(*count));
+        counts
+    }
+
+    /// Continues the counts of a list of another process: by the text of each rule in order, and last that of the
+    /// default, whose text has no meaning. Counts of rules that this list does not have are left out. Has an effect once.
+    pub fn continue_counts(&self, counts: &[(String, RuleCount)]) {
+        let Some(((_, default), rules)) = counts.split_last() else { return };
+        let own = self.list().rules();
+        let numbers: HashMap<_, _> = keys(own.iter().map(Rule::to_string)).zip(0..).collect();
+        let mut sums = vec![RuleCount::default(); own.len() + 1];
+        for (key, (_, count)) in keys(rules.iter().map(|(text, _)| text.clone())).zip(rules) {
+            if let Some(sum) = numbers.get(&key).and_then(|at: &usize| sums.get_mut(*at)) {
+                sum.add(*count);
+            }
+        }
+        sums[own.len()].add(*default);
+        let _ = self.inherited.set(sums);
     }
 }
 
@@ -140,8 +167,9 @@ fn carry_counts(
     to: &AccessList,
     sums: &mut [RuleCount],
 ) {
-    let numbers: HashMap<_, _> = keys(to.rules()).zip(0..).collect();
-    let targets = keys(from.rules()).map(|key| numbers.get(&key).copied());
+    let text = |list: &AccessList| list.rules().iter().map(Rule::to_string).collect::<Vec<_>>();
+    let numbers: HashMap<_, _> = keys(text(to).into_iter()).zip(0..).collect();
+    let targets = keys(text(from).into_iter()).map(|key| numbers.get(&key).copied());
     let targets = targets.chain([Some(to.rules().len())]);
     for (count, target) in counts.into_iter().zip(targets) {
         if let Some(sum) = target.and_then(|target| sums.get_mut(target)) {
@@ -151,10 +179,9 @@ fn carry_counts(
 }
 
 /// Returns for each rule its text, and the number of equal rules before it.
-fn keys(rules: &[Rule]) -> impl Iterator<Item = (String, usize)> {
+fn keys(rules: impl Iterator<Item = String>) -> impl Iterator<Item = (String, usize)> {
     let mut seen: HashMap<String, usize> = HashMap::new();
-    rules.iter().map(move |rule| {
-        let text = rule.to_string();
+    rules.map(move |text| {
         let count = seen.entry(text.clone()).or_default();
         *count += 1;
         (text, *count - 1)
@@ -176,6 +203,24 @@ mod tests {
 
     fn packets(list: &InstalledList) -> Vec<u64> {
         list.counts().iter().map(|count| count.packets).collect()
+    }
+
+    #[test]
+    fn counts_of_another_process_continue_by_the_text_of_rules() {
+        let before = InstalledList::new(list(&["deny dscp 1", "count dscp 2", "deny dscp 1"]), 2);
+        for (rule, packets) in [1, 20, 300, 4000].into_iter().enumerate() {
+            before.counters(1).unwrap().count_batch(rule, packets, 100 * packets);
+        }
+        let texts = before.list().rules().iter().map(Rule::to_string).chain([String::new()]);
+        let counts: Vec<_> = texts.zip(before.counts()).collect();
+        let after = InstalledList::new(list(&["deny dscp 1", "deny dscp 1", "permit dscp 3"]), 1);
+        after.continue_counts(&counts);
+        assert_eq!(packets(&after), [1, 300, 0, 4000]);
+        after.continue_counts(&counts);
+        after.counters(0).unwrap().count_batch(2, 1, 100);
+        assert_eq!(packets(&after), [1, 300, 1, 4000]);
+        let third = InstalledList::replacing(list(&["permit dscp 3", "deny dscp 1"]), 1, &after);
+        assert_eq!(packets(&third), [1, 1, 4000]);
     }
 
     #[test]

@@ -282,7 +282,8 @@ impl Daemon {
         block_handle.set(block_lists.as_ref());
         let mut past = WorkerCounters::default();
         if let Some(predecessor) = predecessor {
-            let inherited = take_over(&config, &interfaces, predecessor, succession)?;
+            let inherited =
+                take_over(&config, &interfaces, plane.active_lists(), predecessor, succession)?;
             view.continue_closed(inherited.closed);
             past = inherited.counters;
         }

@@ -22,11 +22,11 @@ use port::af_xdp::{self, Interface};
 
 use super::{Daemon, GuardSuccession, RouteOrigin};
 use crate::egress_queues::EgressQueues;
-use crate::plane::Ports;
+use crate::plane::{ActiveList, Ports};
 use crate::requests::UpgradeResult;
 use crate::start::{StartError, WorkerCounters, open, succeed_one};
 use crate::succession::{
-    Event, Predecessor, Successor, Suspended, Welcome, WorkerCounts, state_file,
+    AccessListCounts, Event, Predecessor, Successor, Suspended, Welcome, WorkerCounts, state_file,
 };
 use config::{BlockConfig, Config};
 use datapath::stats::{Snapshot, WorkerStats};
@@ -190,6 +190,11 @@ impl Daemon {
             workers: self.view.worker_stats().iter().map(WorkerCounts::from).collect(),
             closed: WorkerCounts::from(&self.view.closed()),
             egress_queues: self.view.counters().queues.counts(),
+            access_lists: self
+                .active_lists()
+                .iter()
+                .map(|list| AccessListCounts::read(&list.config.name, &list.installed))
+                .collect(),
             role: self.role.state(),
         };
         let states = self.hook_states();
@@ -286,6 +291,7 @@ pub(super) fn prepare_interfaces(
 pub(super) fn take_over(
     config: &Config,
     interfaces: &[Interface],
+    lists: &[ActiveList],
     predecessor: &mut Predecessor,
     guard: Option<&dyn GuardSuccession>,
 ) -> Result<Inherited, StartError> {
@@ -305,6 +311,10 @@ pub(super) fn take_over(
     let stats = stats.collect::<Result<Vec<_>, StartError>>()?;
     let closed = snapshot(&suspended.closed)?;
     let queues = EgressQueues::continuing(config, &suspended.egress_queues);
+    for list in lists {
+        let past = suspended.access_lists.iter().find(|past| past.name == list.config.name);
+        past.into_iter().for_each(|past| past.continue_in(&list.installed));
+    }
     for interface in interfaces {
         interface.take_over()?;
     }

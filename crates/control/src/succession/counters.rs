@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use acl::{InstalledList, RuleCount};
 use datapath::Verdict;
 use datapath::stats::{IcmpCounter, Snapshot};
 use qos::{ClassCounts, QueueCounters, TrafficClass};
@@ -152,6 +153,43 @@ impl InterfaceQueueCounts {
             let counts = TrafficClass::ALL.map(|class| by_class.get(class.name()).copied());
             QueueCounters::continuing(counts.map(|totals| totals.unwrap_or_default().into()))
         })
+    }
+}
+
+/// The counters of an access list: by rule, with its text, and last that of the default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AccessListCounts {
+    pub(crate) name: String,
+    rules: Vec<(String, RuleTotals)>,
+}
+
+/// The counters of a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct RuleTotals {
+    packets: u64,
+    bytes: u64,
+    exceeded: u64,
+}
+
+impl AccessListCounts {
+    /// Reads the counters of a list.
+    pub(crate) fn read(name: &str, list: &InstalledList) -> Self {
+        let texts = list.list().rules().iter().map(ToString::to_string).chain([String::new()]);
+        let totals = list
+            .counts()
+            .into_iter()
+            .map(|RuleCount { packets, bytes, exceeded }| RuleTotals { packets, bytes, exceeded });
+        Self { name: name.to_owned(), rules: texts.zip(totals).collect() }
+    }
+
+    /// Lets a list continue these counters.
+    pub(crate) fn continue_in(&self, list: &InstalledList) {
+        let rules = self.rules.iter().map(|(text, totals)| {
+            let RuleTotals { packets, bytes, exceeded } = *totals;
+            (text.clone(), RuleCount { packets, bytes, exceeded })
+        });
+        list.continue_counts(&rules.collect::<Vec<_>>());
     }
 }
 

@@ -8,7 +8,7 @@ use port::af_xdp::{InterfaceCounts, InterfaceHandover};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{InterfaceQueueCounts, WorkerCounts};
+use super::{AccessListCounts, InterfaceQueueCounts, WorkerCounts};
 
 /// A message of the successor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -82,6 +82,8 @@ pub(crate) struct Suspended {
     pub(crate) closed: WorkerCounts,
     #[serde(default)]
     pub(crate) egress_queues: Vec<InterfaceQueueCounts>,
+    #[serde(default)]
+    pub(crate) access_lists: Vec<AccessListCounts>,
     #[serde(default)]
     pub(crate) role: Value,
 }

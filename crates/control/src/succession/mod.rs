@@ -47,7 +47,7 @@ mod messages;
 mod predecessor;
 mod successor;
 
-pub(crate) use counters::{InterfaceQueueCounts, WorkerCounts};
+pub(crate) use counters::{AccessListCounts, InterfaceQueueCounts, WorkerCounts};
 pub(crate) use messages::{FromPredecessor, FromSuccessor, Suspended, Welcome};
 pub use predecessor::Predecessor;
 pub(crate) use successor::{Event, Successor};
