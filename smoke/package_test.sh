@@ -90,15 +90,16 @@ dpkg-query -W fingerpost | has_line '+newer$' || fail "the upgrade does not inst
 [ "$(md5sum <"$configuration")" = "$edited" ] || fail "the upgrade changes the edited file"
 has_line 'later version' <"$configuration.dpkg-dist" || fail "the upgrade does not leave the new example beside the edited file"
 replaced() { is "$unit" active && [ "$(systemctl show --property=MainPID --value "$unit")" != "$old" ]; }
-wait_for 20 replaced || { journal; fail "the upgrade does not restart the unit"; }
+wait_for 20 replaced || { journal; fail "the upgrade does not replace the process"; }
 forwards
 has_xdp && changed | has_line /var/lib/fingerpost || fail "neither an XDP program nor a changed file is found"
-echo "   upgraded: restarted, forwards, keeps the edited file"
+echo "   upgraded: another process forwards, keeps the edited file"
 
 # A removal leaves the configuration and the state, and the kernel forwards alone.
 dpkg --remove fingerpost >"$work/dpkg.log" 2>&1 || fail "the removal fails: $(cat "$work/dpkg.log")"
 [ ! -e /usr/bin/fingerpost ] && [ "$(md5sum <"$configuration")" = "$edited" ] && [ -d /var/lib/fingerpost ] ||
     fail "the removal leaves the program, or takes the configuration or the state"
+[ "$(systemctl show --property=Result --value "$unit")" = success ] || { journal; fail "the removal kills the service"; }
 ! pgrep -x fingerpost >"$work/left.log" || fail "the removal leaves a process"
 ! has_xdp || fail "the removal leaves an XDP program"
 kernel=$(by_kernel)
