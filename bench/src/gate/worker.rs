@@ -37,7 +37,7 @@ use gate::flow::{Flow, Key};
 use gate::policy::Policy;
 use gate::state::{Decision, Grant, Stamp};
 use gate::tunnel::TunnelKeys;
-use gatekeeper::{Config, ControlRings, CounterSnapshot, GateHook, HookSetup, rings};
+use gatekeeper::{Config, ControlRings, CounterSnapshot, GateHook, HookSetup, HookState, rings};
 use output::progress;
 use port::Arena;
 use port::memory::{Inspect, Pool, Replay, Sink};
@@ -233,7 +233,7 @@ impl Bench {
             steering: None,
             host: None,
             counters: Arc::clone(&counters),
-            saved_flows: Vec::new(),
+            restored: HookState::default(),
             save_to: None,
             clock: Box::new(move || began.elapsed().as_nanos() as u64),
         });

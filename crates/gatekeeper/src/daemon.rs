@@ -36,6 +36,7 @@ use super::counter_snapshot::CounterSnapshot;
 use super::decision_receiver::{DecisionReceiver, ListenConfig, Session};
 use super::declined_map::{self, DeclinedMap};
 use super::hook::{GateHook, HookSetup, queue_slots};
+use super::hook_state::HookState;
 use super::program_store::ProgramStore;
 use super::rings::rings;
 use super::saved_flows;
@@ -151,7 +152,7 @@ impl GateDaemon {
 
         let key = Key::random();
         let saved = fixed.keep.as_ref().map(|_| Arc::<Mutex<Vec<u8>>>::default());
-        let known = RefCell::new(vec![Vec::new(); workers]);
+        let known = RefCell::new(vec![HookState::default(); workers]);
         let succession = GateSuccession {
             controller: &controller,
             trust: &config.trust,
@@ -196,7 +197,7 @@ impl GateDaemon {
                     .and_then(|back| back.count_host_egress().ok())
                     .map(|counter| HostEgressShare::new(counter, workers as u32)),
                 counters: Arc::clone(&counters[worker]),
-                saved_flows: std::mem::take(&mut known.borrow_mut()[worker]),
+                restored: std::mem::take(&mut known.borrow_mut()[worker]),
                 save_to: saved.as_ref().map(|saved| (worker as u32, Arc::clone(saved))),
                 clock: Box::new(declined_map::now),
             });

@@ -36,6 +36,7 @@
 //! | `inside_map` | prefixes behind the gate, for the XDP program's check of sources |
 //! | `grantor_monitor` | silent grantors |
 //! | `controller` | status queries, reloads and commands |
+//! | `hook_state` | the state that a hook leaves to a successor |
 //! | `succession` | the gate's part of an upgrade |
 //! | `saved_flows` | the flow file, across a restart |
 //! | `daemon` | the start and the stop of all of it |
@@ -52,6 +53,7 @@ mod decision_receiver;
 mod declined_map;
 mod grantor_monitor;
 mod hook;
+pub mod hook_state;
 mod icmp_errors;
 mod inside_map;
 mod metrics;
@@ -74,6 +76,7 @@ pub use counter_snapshot::CounterSnapshot;
 pub use daemon::GateDaemon;
 pub use gate::gate::RuleOutcome;
 pub use hook::{GateHook, HookSetup};
+pub use hook_state::HookState;
 pub use rings::{ControlRings, WorkerRings, rings};
 pub use saved_flows::SavedFlow;
 pub use sender_limits::SenderLimits;

@@ -95,14 +95,14 @@ pub(super) fn read(path: &Path, workers: usize) -> io::Result<Vec<Vec<SavedFlow>
     }
 }
 
-/// Returns the flows of each of `workers` workers in the states that the hooks of a predecessor exported.
+/// Returns the flows of each of `workers` workers that the hooks of a predecessor have [appended](append).
 ///
 /// # Errors
 ///
-/// `InvalidData` if a state is damaged; the system's error.
-pub(super) fn inherited(states: &[Vec<u8>], workers: usize) -> io::Result<Vec<Vec<SavedFlow>>> {
+/// `InvalidData` if a flow is damaged; the system's error.
+pub(super) fn inherited(flows: &[u8], workers: usize) -> io::Result<Vec<Vec<SavedFlow>>> {
     let boot = boot()?;
-    decode(&encode(&boot, &states.concat()), &boot, workers)
+    decode(&encode(&boot, flows), &boot, workers)
 }
 
 /// Returns the flows of each of `workers` workers in the bytes of a file.

@@ -3,26 +3,27 @@
 //!
 //! ```text
 //!   prepare   blocked sources, prefixes behind the gate ─► the programs that replace the predecessor's
-//!   inherit   hooks' states ─► flows of each worker; secrets of SYN cookies ─► hooks are made
+//!   inherit   hooks' states ─► flows of each worker, decisions about prefixes; secrets of SYN cookies ─► hooks are made
 //!   after     the decision receiver reads the sockets
 //! ```
 //!
 //! The predecessor stops to read decisions before its workers stop, and its hooks apply those that they have received
 //! before they export their flows: a decision is in a flow, or still in a socket.
 //!
-//! Limits: decisions about prefixes are not handed over, nor are the counters of policies and of the gate's table; the
-//! counters of packets are. The session of the decision protocol is a new one, as after a restart.
+//! Limits: the counters of policies and of the gate's table start again; those of packets continue. The session of the decision protocol is a new one, as after a restart.
 
 use std::cell::RefCell;
 
 use control::daemon::GuardSuccession;
 use gate::cookie::Secrets;
+use gate::state::Stamp;
 use port::af_xdp::Interface;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::config::{FRONT, Trust};
 use super::controller::GateController;
+use super::hook_state::{self, HookState, PrefixDecision};
 use super::saved_flows::{self, SavedFlow};
 
 /// The state of the role that travels as JSON.
@@ -39,25 +40,36 @@ pub(super) struct GateSuccession<'a> {
     pub(super) workers: usize,
     /// Whether flows change their workers.
     pub(super) steers_in_software: bool,
-    /// The flows of each worker, which its hook takes.
-    pub(super) known: &'a RefCell<Vec<Vec<SavedFlow>>>,
+    /// The state of each worker, which its hook takes.
+    pub(super) known: &'a RefCell<Vec<HookState>>,
 }
 
 impl GateSuccession<'_> {
     /// Sets the flows that the hooks take, by worker of the predecessor; returns their number.
     pub(super) fn set_flows(&self, mut flows: Vec<Vec<SavedFlow>>) -> usize {
-        // Decisions of senders that were removed do not apply.
-        let has_sender = |flow: &SavedFlow| {
-            let sender = flow.1.stamp().sender;
-            sender == 0 || self.trust.senders.iter().any(|(id, _)| *id == sender)
-        };
-        flows.iter_mut().for_each(|flows| flows.retain(has_sender));
+        flows.iter_mut().for_each(|flows| flows.retain(|(_, record)| self.trusts(record.stamp())));
         let count = flows.iter().map(Vec::len).sum();
         // The hash key and the owners are others now: each worker takes its own flows out of all.
         let flows =
             if self.steers_in_software { vec![flows.concat(); self.workers] } else { flows };
-        *self.known.borrow_mut() = flows;
+        for (state, flows) in self.known.borrow_mut().iter_mut().zip(flows) {
+            state.flows = flows;
+        }
         count
+    }
+
+    /// Sets the decisions about prefixes that each hook takes.
+    fn set_prefix_decisions(&self, mut decisions: Vec<PrefixDecision>) {
+        decisions.retain(|(_, stamp)| self.trusts(*stamp));
+        for state in self.known.borrow_mut().iter_mut() {
+            state.prefix_decisions.clone_from(&decisions);
+        }
+    }
+
+    /// Returns whether a decision applies: those of senders that were removed do not.
+    fn trusts(&self, stamp: Stamp) -> bool {
+        let Stamp { sender, .. } = stamp;
+        sender == 0 || self.trust.senders.iter().any(|(id, _)| *id == sender)
     }
 }
 
@@ -71,8 +83,17 @@ impl GuardSuccession for GateSuccession<'_> {
     fn inherit(&self, role: &Value, hooks: Vec<Vec<u8>>) -> Result<(), String> {
         let state = InheritedState::deserialize(role)
             .map_err(|error| format!("the state of the gate: {error}"))?;
-        let flows = saved_flows::inherited(&hooks, self.workers)
-            .map_err(|error| format!("the flows of the gate: {error}"))?;
+        let damaged = |error: std::io::Error| format!("the state of a worker: {error}");
+        let mut flows = Vec::new();
+        for (worker, hook) in hooks.iter().enumerate() {
+            let (decisions, its_flows) = hook_state::split(hook).map_err(damaged)?;
+            flows.extend_from_slice(its_flows);
+            // Those of the others are the same.
+            if worker == 0 {
+                self.set_prefix_decisions(decisions);
+            }
+        }
+        let flows = saved_flows::inherited(&flows, self.workers).map_err(damaged)?;
         let count = self.set_flows(flows);
         log::info!(flows = count; "{count} flows taken over");
         if let Some(words) = state.cookie_secrets {

@@ -184,8 +184,9 @@ impl Daemon {
             server.suspend();
         }
         self.role.suspend();
-        self.suspended = self.workers.suspend();
+        // The workers forward what they have received until they end; that time counts, too.
         let begin = Instant::now();
+        self.suspended = self.workers.suspend();
         let suspended = Suspended {
             workers: self.view.worker_stats().iter().map(WorkerCounts::from).collect(),
             closed: WorkerCounts::from(&self.view.closed()),

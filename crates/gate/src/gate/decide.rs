@@ -312,6 +312,24 @@ impl<I: Index> Gate<I> {
         result
     }
 
+    /// Returns the decisions about prefixes that are in force at `now`, the latest last, with the lifetime that is left to them
+    /// in seconds, rounded up. [`decide`](Self::decide) takes them.
+    pub fn prefix_decisions(&self, now: u64) -> impl Iterator<Item = (Item, Stamp)> {
+        let in_force = self.wide.rules.iter().filter(move |rule| now < rule.until);
+        in_force.map(move |rule| {
+            let mut command = rule.command;
+            let left = (rule.until - now).div_ceil(SECOND) as u32;
+            match &mut command {
+                FlowCommand::Decide(Decision::Decline { expire_s }) => *expire_s = left,
+                FlowCommand::Decide(Decision::Provisional(decline)) => decline.expire_s = left,
+                FlowCommand::Decide(Decision::Grant(grant)) => grant.expire_s = left,
+                FlowCommand::Run(program) => program.expire_s = left,
+                FlowCommand::Flush => {}
+            }
+            (Item { scope: rule.scope, command }, rule.stamp)
+        })
+    }
+
     /// Retracts all decisions of a sender up to a number, those about prefixes at once and those
     /// about flows by a walk; returns whether there is room for another walk.
     pub fn retract(&mut self, up_to: Stamp) -> bool {

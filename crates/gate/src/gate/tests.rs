@@ -410,6 +410,19 @@ fn decision_about_a_prefix_applies_to_present_and_new_flows() {
         let full = number == MAX_PREFIX_DECISIONS as u32;
         assert_eq!(result, if full { Err(IgnoredReason::TooManyPrefixes) } else { Ok(()) });
     }
+    // A gate that takes the decisions in force, with what is left of their lifetimes, answers alike.
+    let in_force: Vec<_> = gate.prefix_decisions(25 * SECOND).collect();
+    assert_eq!(in_force.len(), MAX_PREFIX_DECISIONS);
+    let mut next: Gate = Gate::new(4000, publisher.reader(), 25 * SECOND);
+    for (item, stamp) in &in_force {
+        next.decide(25 * SECOND, item, *stamp, hash).unwrap();
+    }
+    assert!(next.prefix_decisions(25 * SECOND).eq(in_force));
+    for now in [25 * SECOND, 40 * SECOND] {
+        assert_eq!(send(&mut next, now, 0x501), send(&mut gate, now, 0x501));
+        assert_eq!(next.prefix_decisions(now).count(), gate.prefix_decisions(now).count());
+    }
+    assert_eq!(gate.prefix_decisions(40 * SECOND).count(), 0);
     // A decision that names a missing program is ignored.
     let run = FlowCommand::Run(ProgramDecision { expire_s: 1, program: 0, cookie: [0; 64] });
     let one = Item { scope: Scope::of(&Flow::v4(3, PROTECTED)), command: run };

@@ -46,6 +46,7 @@ use wire::tunnel::Header;
 
 use super::config::{BACK, FRONT};
 use super::counter_snapshot::{CounterSnapshot, CounterSources};
+use super::hook_state;
 use super::icmp_errors::IcmpErrorResponder;
 use super::recent_drops::RecentDrops;
 use super::rings::WorkerRings;
@@ -192,9 +193,10 @@ impl PacketHook for GateHook {
                 break;
             }
         }
-        let mut flows = Vec::new();
-        self.append_flows(&mut flows, worker as u32);
-        flows
+        let decisions: Vec<_> = self.gate.prefix_decisions(self.now).collect();
+        let mut state = hook_state::begin(&decisions);
+        self.append_flows(&mut state, worker as u32);
+        state
     }
 
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {

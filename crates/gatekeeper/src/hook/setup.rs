@@ -23,11 +23,11 @@ use super::queue::QueuedFrames;
 use super::{GateHook, GateSealer};
 use crate::config::Fixed;
 use crate::counter_snapshot::CounterSnapshot;
+use crate::hook_state::HookState;
 use crate::icmp_errors::IcmpErrorResponder;
 use crate::recent_drops::RecentDrops;
 use crate::rings::WorkerRings;
 use crate::sampler::Sampler;
-use crate::saved_flows::SavedFlow;
 use crate::steering::SoftwareSteering;
 use crate::syn_cookies::SynCookieResponder;
 use datapath::{Hook, SIZE, TunnelParameters, Tunnels};
@@ -77,8 +77,8 @@ pub struct HookSetup<'a> {
     pub host: Option<HostEgressShare>,
     /// Where it publishes its counters.
     pub counters: Arc<CounterSnapshot>,
-    /// Flows from before the start.
-    pub saved_flows: Vec<SavedFlow>,
+    /// The state from before the start.
+    pub restored: HookState,
     /// Where its flows are saved at the end, with the worker's number.
     pub save_to: Option<(u32, Arc<Mutex<Vec<u8>>>)>,
     /// Returns the monotonic time in nanoseconds.
@@ -138,7 +138,11 @@ impl GateHook {
                 gate.follow_secrets(setup.secrets);
             }
         }
-        for (flow, record) in setup.saved_flows {
+        for (item, stamp) in setup.restored.prefix_decisions {
+            // The gate counts those without an effect.
+            let _ = gate.decide(now, &item, stamp, |flow| setup.key.hash(flow));
+        }
+        for (flow, record) in setup.restored.flows {
             let hash = setup.key.hash(&flow);
             if setup.steering.as_ref().is_none_or(|steering| steering.is_owner(hash)) {
                 gate.restore(now, &flow, hash, record);

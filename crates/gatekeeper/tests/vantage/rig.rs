@@ -14,7 +14,7 @@ use datapath::{
 use fib::engine::linear::Linear;
 use fib::{Engine, Hop, Prefix, Publisher};
 use fingerpost_gatekeeper::{
-    Config, ControlRings, CounterSnapshot, GateHook, HookSetup, SoftwareSteering, rings,
+    Config, ControlRings, CounterSnapshot, GateHook, HookSetup, HookState, SoftwareSteering, rings,
 };
 use gate::cookie::{Secret, Secrets};
 use gate::decision::{FlowCommand, Item, Scope};
@@ -201,7 +201,7 @@ impl Rig {
             steering,
             host: None,
             counters: Arc::clone(&counters),
-            saved_flows: Vec::new(),
+            restored: HookState::default(),
             save_to: None,
             clock: Box::new(move || time.load(Ordering::Relaxed)),
         });

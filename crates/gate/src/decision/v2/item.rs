@@ -109,6 +109,24 @@ fn get(cursor: &mut Cursor<'_>) -> Result<Item, MessageError> {
     Ok(Item { scope, command })
 }
 
+/// Encodes an item, as in the body of a message.
+pub fn encode_item(item: &Item) -> Vec<u8> {
+    let mut out = Vec::new();
+    put(&mut out, item);
+    out
+}
+
+/// Decodes one item.
+///
+/// # Errors
+///
+/// [`MessageError::Truncated`] or [`MessageError::Malformed`], also for bytes behind it.
+pub fn decode_item(bytes: &[u8]) -> Result<Item, MessageError> {
+    let mut cursor = Cursor(bytes);
+    let item = get(&mut cursor)?;
+    if cursor.0.is_empty() { Ok(item) } else { Err(MessageError::Malformed) }
+}
+
 /// Decodes all items of a body into `items`; on an error none of them counts.
 pub(super) fn get_all(body: &[u8], items: &mut Vec<Item>) -> Result<(), MessageError> {
     items.clear();

@@ -42,6 +42,8 @@ pub mod sender;
 pub mod transfer;
 mod window;
 
+pub use item::{decode_item, encode_item};
+
 use super::MessageError;
 use super::cursor::Cursor;
 use keys::Keys;
