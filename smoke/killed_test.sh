@@ -28,13 +28,15 @@ settings >"$work/before"
 for number in $(seq "$kills"); do
     start_router
     wait_for 10 forwards_in_driver || fail "no forwarding in the driver: $(show interfaces)"
-    { while within router ip route replace 198.51.100.0/24 via 10.0.2.2; do :; done; } 2>/dev/null &
+    touch "$work/changing"
+    while [ -e "$work/changing" ]; do within router ip route replace 198.51.100.0/24 via 10.0.2.2; done &
     changing=$!
     sleep "0.$(printf %03d $((RANDOM % 1000)))"
     kill -KILL "$router" || fail "the router had ended: $(cat "$work/fingerpost.log")"
     wait "$router" 2>/dev/null || true
-    kill "$changing"
-    wait "$changing" 2>/dev/null || true
+    # Ended in order: a command of a loop that is killed may still add the route.
+    rm "$work/changing"
+    wait "$changing"
     [ -z "$(programs router)" ] || fail "a program is left on: $(programs router)"
 done
 within router ip route del 198.51.100.0/24

@@ -68,7 +68,48 @@ impl From<io::Error> for RequestError {
     }
 }
 
-/// The listening socket. Dropping it closes it and removes its file.
+/// A listening socket that no server serves yet. Dropping it removes its file, unless another process listens, too.
+#[derive(Debug)]
+pub struct ServerSocket {
+    path: PathBuf,
+    listener: Option<UnixListener>,
+    is_inherited: bool,
+}
+
+impl ServerSocket {
+    /// Makes a listening socket at `path`.
+    ///
+    /// # Errors
+    ///
+    /// The system's error; `AddrInUse` if another process listens there.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        if UnixStream::connect(path).is_ok() {
+            let reason = "another process serves this control socket";
+            return Err(io::Error::new(ErrorKind::AddrInUse, reason));
+        }
+        if fs::symlink_metadata(path).is_ok() {
+            fs::remove_file(path)?;
+        }
+        create_folder(path)?;
+        let listener = Some(bind(path)?);
+        Ok(Self { path: path.into(), listener, is_inherited: false })
+    }
+
+    /// Takes the socket at `path` of a process that still listens.
+    pub fn inherited(path: &Path, listener: UnixListener) -> Self {
+        Self { path: path.into(), listener: Some(listener), is_inherited: true }
+    }
+}
+
+impl Drop for ServerSocket {
+    fn drop(&mut self) {
+        if self.listener.is_some() && !self.is_inherited {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The server at a listening socket. Dropping it closes the socket and removes its file.
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
@@ -78,36 +119,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a listening socket at `path`.
-    ///
-    /// # Errors
-    ///
-    /// The system's error; `AddrInUse` if another process listens there.
-    pub fn bind(path: &Path) -> io::Result<UnixListener> {
-        if UnixStream::connect(path).is_ok() {
-            let reason = "another process serves this control socket";
-            return Err(io::Error::new(ErrorKind::AddrInUse, reason));
-        }
-        if fs::symlink_metadata(path).is_ok() {
-            fs::remove_file(path)?;
-        }
-        create_folder(path)?;
-        bind(path)
-    }
-
-    /// Serves the clients of a listening socket at `path`.
+    /// Serves the clients of a listening socket.
     ///
     /// # Errors
     ///
     /// The system's error.
-    pub fn start(
-        path: &Path,
-        listener: UnixListener,
-        responder: impl Responder,
-    ) -> io::Result<Self> {
+    pub fn start(mut socket: ServerSocket, responder: impl Responder) -> io::Result<Self> {
+        let listener = socket.listener.take();
+        let listener = listener.unwrap_or_else(|| unreachable!("it is taken here alone"));
         let (listener, clients) = (Arc::new(listener), Slots::new(MAX_CLIENTS));
+        let path = std::mem::take(&mut socket.path);
         // If no thread can be made, `server` is dropped and removes the file.
-        let mut server = Self { path: path.into(), listener, clients, thread: None };
+        let mut server = Self { path, listener, clients, thread: None };
         server.accept(responder)?;
         Ok(server)
     }

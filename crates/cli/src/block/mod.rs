@@ -30,7 +30,7 @@ use blocklist::feed::http::DEFAULT_INTERVAL as URL_INTERVAL;
 use blocklist::{BlockLists, ListConfig, Source};
 use config::{CONTROL, FlowspecSpeaker, is_host_name};
 use control::handle::{ControlHandle, channel};
-use control::server::{ReplyWriter, RequestError, Responder, Server};
+use control::server::{ReplyWriter, RequestError, Responder, Server, ServerSocket};
 use feed::AnyPrefix;
 use fetch::Url;
 use output::progress;
@@ -155,8 +155,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (handle, requests) = channel().context("making the channel of requests")?;
     let server = args.control.as_ref().map(|path| {
         let at = || format!("listening at {}", path.display());
-        let listener = Server::bind(path).with_context(at)?;
-        Server::start(path, listener, Clients(handle.clone())).with_context(at)
+        let socket = ServerSocket::bind(path).with_context(at)?;
+        Server::start(socket, Clients(handle.clone())).with_context(at)
     });
     let _server = server.transpose()?;
     let page = args.metrics.map(|listen| {

@@ -30,7 +30,6 @@ mod succession;
 
 use std::fmt;
 use std::io;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -74,7 +73,7 @@ use datapath::stats::Snapshot;
 use flows::{Flows, LISTEN_BGP};
 use image::Saves;
 use remake::Remaking;
-use succession::{HandOver, prepare_interfaces, take_over};
+use succession::{HandOver, control_socket, metrics_listener, prepare_interfaces, take_over};
 
 pub use image::{ImageStart, SaveError, Saved};
 pub use reload::{ReloadError, Reloaded};
@@ -338,15 +337,8 @@ impl Daemon {
             hand_over: None,
             successor: None,
         };
-        let control = daemon.config.daemon.control.clone();
-        let control = control.map(|path| {
-            let inherited = predecessor.as_mut().and_then(|before| before.take_control(&path));
-            let listener = inherited.map_or_else(|| Server::bind(&path), Ok);
-            let listener =
-                listener.map_err(|source| StartError::Control { path: path.clone(), source })?;
-            Ok::<_, StartError>((path, listener))
-        });
-        let control = control.transpose()?;
+        let path = daemon.config.daemon.control.clone();
+        let control = control_socket(path.as_deref(), predecessor.as_mut())?;
         // The kernel has no static routes to compare with.
         if !is_static {
             let auditor = auditor::start(daemon.handle.clone(), Arc::clone(&daemon.view));
@@ -358,19 +350,13 @@ impl Daemon {
             let page = page(daemon.query_handle(), metrics.as_ref());
             daemon.page = Some(page.map_err(system("start the recorder"))?);
         }
-        let listener = metrics.as_ref().map(|metrics| {
-            let listen = metrics.listen;
-            let inherited = predecessor.as_mut().and_then(|before| before.take_metrics(listen));
-            let listener = inherited.map_or_else(|| TcpListener::bind(listen), Ok);
-            listener.map_err(|source| StartError::Metrics { listen, source })
-        });
-        let listener = listener.transpose()?;
+        let listener = metrics_listener(metrics.as_ref(), predecessor.as_mut())?;
         // Clients see no count before that of the predecessor.
         if let Some(predecessor) = predecessor.take() {
             predecessor.release(&daemon.view.interfaces());
         }
-        if let Some((path, listener)) = control {
-            let server = Server::start(&path, listener, daemon.server_handles());
+        if let (Some(path), Some(socket)) = (path, control) {
+            let server = Server::start(socket, daemon.server_handles());
             daemon.server = Some(server.map_err(|source| StartError::Control { path, source })?);
         }
         if let (Some(Metrics { listen, allowed_hosts, .. }), Some(page), Some(listener)) =

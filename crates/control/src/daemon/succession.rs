@@ -12,6 +12,7 @@
 use std::env;
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -24,11 +25,12 @@ use super::{Daemon, GuardSuccession, RouteOrigin};
 use crate::egress_queues::EgressQueues;
 use crate::plane::{ActiveList, Ports};
 use crate::requests::UpgradeResult;
+use crate::server::ServerSocket;
 use crate::start::{StartError, WorkerCounters, open, succeed_one};
 use crate::succession::{
     AccessListCounts, Event, Predecessor, Successor, Suspended, Welcome, WorkerCounts, state_file,
 };
-use config::{BlockConfig, Config};
+use config::{BlockConfig, Config, Metrics};
 use datapath::stats::{Snapshot, WorkerStats};
 
 /// The hand-over to a successor that has been started.
@@ -320,6 +322,31 @@ pub(super) fn take_over(
         interface.take_over()?;
     }
     Ok(Inherited { counters: WorkerCounters { stats, queues }, closed })
+}
+
+/// Returns the socket for the control socket's server: that of the predecessor, or else a new one.
+pub(super) fn control_socket(
+    path: Option<&Path>,
+    predecessor: Option<&mut Predecessor>,
+) -> Result<Option<ServerSocket>, StartError> {
+    let Some(path) = path else { return Ok(None) };
+    let inherited = predecessor.and_then(|before| before.take_control(path));
+    let socket = match inherited {
+        Some(listener) => Ok(ServerSocket::inherited(path, listener)),
+        None => ServerSocket::bind(path),
+    };
+    socket.map(Some).map_err(|source| StartError::Control { path: path.into(), source })
+}
+
+/// Returns the listener of the metrics: that of the predecessor, or else a new one.
+pub(super) fn metrics_listener(
+    metrics: Option<&Metrics>,
+    predecessor: Option<&mut Predecessor>,
+) -> Result<Option<TcpListener>, StartError> {
+    let Some(Metrics { listen, .. }) = metrics else { return Ok(None) };
+    let inherited = predecessor.and_then(|before| before.take_metrics(*listen));
+    let listener = inherited.map_or_else(|| TcpListener::bind(listen), Ok);
+    listener.map(Some).map_err(|source| StartError::Metrics { listen: *listen, source })
 }
 
 impl RouteOrigin {
