@@ -8,9 +8,12 @@ It speaks the messages of crates/control/src/succession as far as the file `fail
     role         is a gate
     ready        ends after its tables would be ready, when the workers of the predecessor have stopped
     silent       does not answer then
+    bound        the same, and has bound the first queue of the first interface
 """
 
+import ctypes
 import json
+import mmap
 import os
 import socket
 import struct
@@ -37,6 +40,28 @@ def receive():
     return json.loads(text), descriptors
 
 
+def bind_first_queue(interface):
+    AF_XDP, SOL_XDP = 44, 283
+    RX_RING, UMEM_REG, FILL_RING, COMPLETION_RING = 2, 4, 5, 6
+    length = 1 << 20
+    memory = mmap.mmap(-1, length)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    queue = socket.socket(AF_XDP, socket.SOCK_RAW)
+    queue.setsockopt(SOL_XDP, UMEM_REG, struct.pack("QQIIII", address, length, 2048, 0, 0, 0))
+    for ring in (FILL_RING, COMPLETION_RING, RX_RING):
+        queue.setsockopt(SOL_XDP, ring, struct.pack("I", 64))
+    place = struct.pack("HHIII", AF_XDP, 0, interface, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    # The kernel releases a closed socket of the predecessor a moment later.
+    for _ in range(200):
+        if libc.bind(queue.fileno(), place, len(place)) == 0:
+            held.append((queue, memory))
+            return
+        time.sleep(0.01)
+    sys.exit(os.strerror(ctypes.get_errno()))
+
+
+held = []
 send({"hello": {
     "formats": [99] if failure == "format" else [1],
     "version": "9.9",
@@ -52,5 +77,7 @@ assert len(descriptors) == len(welcome["interfaces"]) + 3, answer
 send("ready")
 suspended, _ = receive()
 assert suspended["suspended"]["workers"][0]["verdicts"]["sent"] > 0, suspended
-if failure == "silent":
+if failure == "bound":
+    bind_first_queue(welcome["interfaces"][0]["index"])
+if failure in ("silent", "bound"):
     time.sleep(60)

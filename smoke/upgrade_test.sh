@@ -74,6 +74,7 @@ fails format "version 9.9 does not read format 1"
 fails role "a gate cannot take over from a router"
 fails ready "it ended; see its log"
 fails silent "its workers did not run after 5 s"
+fails bound "its workers did not run after 5 s"
 printf 'no program' >"$work/text"
 install "$work/text"
 if "$build" upgrade --socket "$work/sock" 2>"$work/said"; then fail "a text took over"; fi

@@ -214,9 +214,16 @@ impl Daemon {
                 hand_over.successor.release(hand_over.interfaces.iter().map(counts).collect());
                 Ok(pause)
             }
-            Err(reason) => Err(self.resume(hand_over).map_or(reason.clone(), |error| {
-                format!("{reason}; and the workers do not start again: {error}")
-            })),
+            Err(reason) => {
+                // It may have bound the queues.
+                hand_over.successor.kill();
+                Err(match self.resume(hand_over) {
+                    None => reason,
+                    Some(error) => {
+                        format!("{reason}; and the workers do not start again: {error}")
+                    }
+                })
+            }
         }
     }
 

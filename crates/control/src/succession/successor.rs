@@ -35,6 +35,7 @@ pub(crate) struct Successor {
     started: Instant,
     /// The number of its process, once it has reported that.
     pid: Option<u32>,
+    /// It runs on without this process, or was killed.
     is_released: bool,
 }
 
@@ -152,6 +153,18 @@ impl Successor {
         let _ = self.channel.send(&FromPredecessor::Counts(counts), &[]);
     }
 
+    /// Kills the process, unless it has been released. It detaches nothing that this one has.
+    pub(crate) fn kill(&mut self) {
+        if std::mem::replace(&mut self.is_released, true) {
+            return;
+        }
+        // It may have ended already; without the channel it ends in any case.
+        if let Some(pid @ 2..) = self.pid.and_then(|pid| i32::try_from(pid).ok()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        let _ = self.launcher.kill();
+    }
+
     /// Returns the reason for an error of the channel.
     fn reason(&mut self, error: &io::Error) -> String {
         match error.kind() {
@@ -185,13 +198,7 @@ impl Successor {
 
 impl Drop for Successor {
     fn drop(&mut self) {
-        if !self.is_released {
-            // It detaches nothing that this process has. It may have ended already; without the channel it ends in any case.
-            if let Some(pid @ 2..) = self.pid.and_then(|pid| i32::try_from(pid).ok()) {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
-            let _ = self.launcher.kill();
-        }
+        self.kill();
         let _ = self.launcher.wait();
     }
 }
