@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::command::{CommandLine, Log, NOT_INCREMENTAL};
+use crate::command::{CommandLine, NOT_INCREMENTAL};
 use crate::programs::{KERNEL_ENGINES, Programs, Target};
 use crate::step::Step;
 use crate::{
@@ -68,7 +68,7 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     let programs = Programs::new(&[], true)?;
     steps.push(programs.build(&[NOT_INCREMENTAL]));
     if with_root && needs::is_root() {
-        steps.extend(release_build()?);
+        steps.push(release_build());
     }
     // The longest first, so that the cores end together. Each build has its own folder.
     let mut idle = Vec::new();
@@ -156,7 +156,7 @@ pub(crate) fn smoke(only: &[String]) -> Result<Vec<Step>> {
     let scripts = scripts::scripts(only)?;
     let mut steps = vec![packages()];
     if needs::is_root() {
-        steps.extend(release_build()?);
+        steps.push(release_build());
         steps.extend(bench_build(&scripts));
     }
     steps.extend(smoke_scripts(&scripts)?);
@@ -167,23 +167,16 @@ pub(crate) fn smoke(only: &[String]) -> Result<Vec<Step>> {
 pub(crate) fn vm(only: &[String]) -> Result<Vec<Step>> {
     let mut scripts = scripts::scripts(only)?;
     scripts.retain(|script| !only.is_empty() || script.runs_in_a_vm());
-    let mut steps = vec![packages()];
-    steps.extend(release_build()?);
+    let mut steps = vec![packages(), release_build()];
     steps.extend(bench_build(&scripts));
     let binaries = binaries("release")?;
     steps.extend(scripts::vm_step(&scripts.iter().collect::<Vec<_>>(), &binaries));
     Ok(steps)
 }
 
-/// Builds the program that most scripts test, in release, and checks it for paths of this machine.
-fn release_build() -> Result<[Step; 2]> {
-    let (name, flags) = release::environment()?;
-    let program = binaries("release")?.program;
-    let check = move |_: &mut Log| release::check(&program).map_err(|error| error.to_string());
-    Ok([
-        Step::command("release build", CommandLine::cargo(&release::WORDS).env(name, flags)),
-        Step::check("no path of this machine in the release build", check),
-    ])
+/// Builds the program that most scripts test, in release, as the README's and the guide's commands do.
+fn release_build() -> Step {
+    Step::command("release build", CommandLine::cargo(&release::WORDS))
 }
 
 /// Builds `fingerpost-bench` if one of `scripts` runs it, in the profile of the tests, as `test` does
@@ -258,12 +251,9 @@ pub(crate) fn exhaustive(engines: Option<&str>) -> Vec<Step> {
 /// Passes the words on to `fingerpost-bench`, without steps and counts.
 pub(crate) fn bench(args: &[String]) -> Result<bool> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    // With the flags of the release build, which has compiled most crates.
-    let (name, flags) = release::environment()?;
     let status = Command::new(cargo)
         .args(["run", "--release", "--package", "fingerpost-bench", "--"])
         .args(args)
-        .env(name, flags)
         .status()
         .context("running cargo")?;
     Ok(status.success())

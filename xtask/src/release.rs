@@ -1,4 +1,4 @@
-//! The release build: two builds of one commit by one compiler give the same program, wherever the folders are.
+//! The release build of the package: two builds of one commit by one compiler give the same program, wherever the folders are.
 //!
 //! ```text
 //!   repository, target folder, cargo's home, sources of the standard library ─► --remap-path-prefix ─► cargo build
@@ -6,8 +6,8 @@
 //!
 //! The compiler writes paths into a program: messages of panics name the file of a crate below cargo's home or of generated
 //! code in the target folder, and the hash of a crate covers the folder of its build. Each folder has a fixed name in
-//! its place. The tests and the package use this build, so that the packed program is the tested one. `cargo build --release` by
-//! itself has the paths; cargo keeps both builds in the target folder.
+//! its place. `cargo xtask deb` builds so. The tests build as the README's commands do, so that nothing is compiled twice; that
+//! program has the paths. Cargo keeps both builds in the target folder.
 //!
 //! Limit: the flags stand in the environment, by which cargo passes over `build.rustflags` of its configuration files; those of
 //! `RUSTFLAGS` are kept.
