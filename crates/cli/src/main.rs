@@ -14,7 +14,7 @@
 //! acl explain, nft     explains the rules for a packet, writes the lists for nftables
 //! show WHAT            prints the state of a running router, gate or grantor
 //! reload               makes a running router reload its configuration
-//! upgrade              makes the installed program take over from a running router
+//! upgrade              makes the installed program take over from a running router or gate
 //! promote, demote IF   switches an interface between forwarding and observing
 //! block IF...          drops the packets of listed sources in the driver
 //! ban, unban PREFIX    changes the bans of a running router or `block`
@@ -131,7 +131,7 @@ enum Command {
     Show(show::Args),
     /// Make a running router, gate or grantor reload its configuration
     Reload(order::OrderArgs),
-    /// Make the installed program take over from a running router, without a lost packet
+    /// Make the installed program take over from a running router or gate
     Upgrade(order::UpgradeArgs),
     /// Make a running router forward the packets of an interface that it observes
     Promote(order::InterfaceArgs),
