@@ -74,7 +74,7 @@ for number in $(seq "$upgrades"); do
     "$installed" upgrade --socket "$work/gate.sock" >"$work/said" || fail "upgrade $number: $(tail -3 "$work/gate.log")"
     cat "$work/said" >>"$work/pauses"
     gate=$(sed -n 's/^process \([0-9]*\) has taken over;.*/\1/p' "$work/said")
-    wait_for 5 eval "! kill -0 $before 2>/dev/null" || fail "process $before does not end"
+    wait_for 20 eval "! kill -0 $before 2>/dev/null" || fail "process $before does not end"
     all_granted || fail "upgrade $number: flows are forgotten: $(show flows | head -20)"
 done
 sleep 1

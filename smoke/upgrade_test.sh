@@ -45,7 +45,7 @@ for number in $(seq "$upgrades"); do
     router=$(sed -n 's/^process \([0-9]*\) has taken over;.*/\1/p' "$work/said")
     cat "$work/said" >>"$work/pauses"
     [ -n "$router" ] && [ "$router" != "$before" ] || fail "upgrade $number: $(cat "$work/said")"
-    wait_for 5 eval "! kill -0 $before 2>/dev/null" || fail "process $before does not end"
+    wait_for 20 eval "! kill -0 $before 2>/dev/null" || fail "process $before does not end"
     read -r now_received now_sent < <(counts)
     [ "$now_received" -ge "$received" ] && [ "$now_sent" -ge "$sent" ] ||
         fail "upgrade $number: counters went back: $received $sent, $now_received $now_sent"
