@@ -147,6 +147,36 @@ struct Attachment {
 }
 
 impl Attachment {
+    /// Describes a device that has no program yet.
+    fn detached(
+        name: &str,
+        index: u32,
+        mac: [u8; 6],
+        mtu: usize,
+        device_queues: u32,
+        mode: Mode,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            index,
+            mac,
+            mtu,
+            device_queues,
+            link: None,
+            extensions: Extensions::default(),
+            mode,
+            fallback: None,
+            tag_removal: None,
+            wanted_queues: QueueSetup::default(),
+            rss: None,
+            channels: None,
+            observed: false,
+            left: false,
+            predecessor: None,
+            inherited: None,
+        }
+    }
+
     /// Detaches the program, and puts back what the device had before.
     fn release(&mut self) {
         (self.link, self.tag_removal) = (None, None);
@@ -240,39 +270,28 @@ impl Interface {
         let tag_removal = TagRemoval::turn_off(name);
         let (link, fallback) = attach(&steering, index, choice);
         let link = link.map_err(|error| attach_error(error, name, mtu))?;
-        let (name, mode) = (name.to_owned(), link.mode());
-        let dropped_before = dropped(&name).unwrap_or(0);
-        let device_queues = device::queues(&name).unwrap_or(queues);
-        let sockets = Mutex::new(Sockets { dropped_before, ..Sockets::default() });
-        let attachment = RwLock::new(Attachment {
-            name,
-            index,
-            mac,
-            mtu,
-            device_queues,
-            link: Some(link),
-            extensions: Extensions::default(),
-            mode,
+        let device_queues = device::queues(name).unwrap_or(queues);
+        let attachment = Attachment {
             fallback,
             tag_removal,
-            wanted_queues: QueueSetup::default(),
-            rss: None,
-            channels: None,
-            observed: false,
-            left: false,
-            predecessor: None,
-            inherited: None,
-        });
-        Ok(Self(Arc::new(Inner {
+            ..Attachment::detached(name, index, mac, mtu, device_queues, link.mode())
+        };
+        Ok(Self::new(Attachment { link: Some(link), ..attachment }, steering, queues, choice))
+    }
+
+    /// Makes the interface of a device that is described by `attachment`, as yet without sockets.
+    fn new(attachment: Attachment, steering: Steering, queues: u32, choice: ModeChoice) -> Self {
+        let dropped_before = dropped(&attachment.name).unwrap_or(0);
+        Self(Arc::new(Inner {
             queues,
             choice,
-            attachment,
+            attachment: RwLock::new(attachment),
             steering,
-            sockets,
+            sockets: Mutex::new(Sockets { dropped_before, ..Sockets::default() }),
             host_egress: Mutex::default(),
             refused: Refused::default(),
             past: Mutex::default(),
-        })))
+        }))
     }
 
     /// Opens an interface by one of the functions above, whose queues are set up. The device gets its previous

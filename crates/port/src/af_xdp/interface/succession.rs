@@ -17,20 +17,17 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Attachment, BPF, Error, Inner, Interface, ModeChoice, NET_ADMIN, QueueSetup, Refused, Sockets,
-    program_error,
-};
+use super::{Attachment, BPF, Error, Interface, ModeChoice, NET_ADMIN, QueueSetup, program_error};
 use crate::PortStats;
 use crate::af_xdp::bpf::{Link, LoadError, Mode};
-use crate::af_xdp::device::{self, ChannelCount, Device, TagRemoval, dropped};
+use crate::af_xdp::device::{self, ChannelCount, Device, TagRemoval};
 use crate::af_xdp::ethtool::Channels;
 use crate::af_xdp::rss::{RssChange, RssSetup};
-use crate::af_xdp::steer::{Extensions, Steering, SteeringCounters};
+use crate::af_xdp::steer::{Steering, SteeringCounters};
 
 /// The description of an interface that a process hands over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -115,38 +112,15 @@ impl Interface {
             return Err(Error::NoInterface { interface: name.to_owned() });
         }
         let steering = load(mac).map_err(|error| program_error(error, name, &[BPF, NET_ADMIN]))?;
-        let dropped_before = dropped(name).unwrap_or(0);
-        let mut attachment = Attachment {
-            name: name.to_owned(),
-            index,
-            mac,
-            mtu,
-            device_queues: device::queues(name).unwrap_or(handover.device_queues),
-            link: None,
-            extensions: Extensions::default(),
-            mode: handover.mode,
-            fallback: handover.fallback.clone(),
-            tag_removal: None,
-            wanted_queues: handover.queue_setup,
-            rss: None,
-            channels: None,
-            observed: false,
-            left: false,
-            predecessor: None,
-            inherited: None,
-        };
+        let device_queues = device::queues(name).unwrap_or(handover.device_queues);
         let (queues, choice) = (handover.queues, handover.choice);
-        attachment.predecessor = Some((Link::succeed(link, handover.mode), handover));
-        Ok(Self(Arc::new(Inner {
-            queues,
-            choice,
-            attachment: RwLock::new(attachment),
-            steering,
-            sockets: Mutex::new(Sockets { dropped_before, ..Sockets::default() }),
-            host_egress: Mutex::default(),
-            refused: Refused::default(),
-            past: Mutex::default(),
-        })))
+        let attachment = Attachment {
+            fallback: handover.fallback.clone(),
+            wanted_queues: handover.queue_setup,
+            ..Attachment::detached(name, index, mac, mtu, device_queues, handover.mode)
+        };
+        let predecessor = Some((Link::succeed(link, handover.mode), handover));
+        Ok(Self::new(Attachment { predecessor, ..attachment }, steering, queues, choice))
     }
 
     /// Puts the program in place of the predecessor's. Has no effect on an interface without one.
