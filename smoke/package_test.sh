@@ -67,7 +67,7 @@ changed() { find /run/over/upper -not -type c | sort; }
 has_xdp() { ip -d link show | has_line xdp; }
 changed >"$work/before"
 
-# The host packs while this machine boots. A listing is read anew each time; that a file is missing is remembered.
+# The host packs while this machine boots. The guest caches that a file is missing, but not a listing of the folder.
 packed() { ls "$FINGERPOST_PACKAGES" | has_line '^complete$'; }
 wait_for 60 packed || fail "no package"
 
