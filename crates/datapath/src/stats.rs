@@ -315,6 +315,38 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
+    /// Returns the counters besides those of verdicts and ICMP errors, by name; packets that wait are not among them.
+    pub fn totals_mut(&mut self) -> [(&'static str, &mut u64); 10] {
+        // Destructured, so that a new counter does not compile until it is added here.
+        let Self {
+            verdicts: _,
+            icmp: _,
+            held: _,
+            received,
+            received_bytes,
+            sent_bytes,
+            originated,
+            fragmented,
+            fragments,
+            lookups_v4,
+            lookups_v6,
+            batches,
+            polls,
+        } = self;
+        [
+            ("received", received),
+            ("received_bytes", received_bytes),
+            ("sent_bytes", sent_bytes),
+            ("originated", originated),
+            ("fragmented", fragmented),
+            ("fragments", fragments),
+            ("lookups_v4", lookups_v4),
+            ("lookups_v6", lookups_v6),
+            ("batches", batches),
+            ("polls", polls),
+        ]
+    }
+
     /// Returns how many packets ended in `verdict`.
     pub fn count(&self, verdict: Verdict) -> u64 {
         self.verdicts[verdict]

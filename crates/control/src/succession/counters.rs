@@ -14,16 +14,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct WorkerCounts {
     verdicts: BTreeMap<String, u64>,
     icmp: BTreeMap<String, u64>,
-    received: u64,
-    received_bytes: u64,
-    sent_bytes: u64,
-    originated: u64,
-    fragmented: u64,
-    fragments: u64,
-    lookups_v4: u64,
-    lookups_v6: u64,
-    batches: u64,
-    polls: u64,
+    totals: BTreeMap<String, u64>,
 }
 
 /// Returns the names of counters that are not zero, with their values.
@@ -33,36 +24,11 @@ fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, 
 
 impl From<&Snapshot> for WorkerCounts {
     fn from(counts: &Snapshot) -> Self {
-        // Destructured, so that a new counter does not compile until it is added here.
-        let Snapshot {
-            verdicts,
-            icmp,
-            received,
-            received_bytes,
-            sent_bytes,
-            // A suspended worker holds no packet.
-            held: _,
-            originated,
-            fragmented,
-            fragments,
-            lookups_v4,
-            lookups_v6,
-            batches,
-            polls,
-        } = *counts;
+        let mut counts = *counts;
         Self {
-            verdicts: named(verdicts.iter().map(|(verdict, n)| (verdict.name(), *n))),
-            icmp: named(IcmpCounter::ALL.into_iter().map(IcmpCounter::name).zip(icmp)),
-            received,
-            received_bytes,
-            sent_bytes,
-            originated,
-            fragmented,
-            fragments,
-            lookups_v4,
-            lookups_v6,
-            batches,
-            polls,
+            verdicts: named(counts.iter().map(|(verdict, n)| (verdict.name(), n))),
+            icmp: named(IcmpCounter::ALL.into_iter().map(IcmpCounter::name).zip(counts.icmp)),
+            totals: named(counts.totals_mut().into_iter().map(|(name, n)| (name, *n))),
         }
     }
 }
@@ -72,19 +38,7 @@ impl TryFrom<&WorkerCounts> for Snapshot {
 
     /// Refuses a counter of an unknown name: the sums would no longer add up.
     fn try_from(counts: &WorkerCounts) -> Result<Self, String> {
-        let mut snapshot = Self {
-            received: counts.received,
-            received_bytes: counts.received_bytes,
-            sent_bytes: counts.sent_bytes,
-            originated: counts.originated,
-            fragmented: counts.fragmented,
-            fragments: counts.fragments,
-            lookups_v4: counts.lookups_v4,
-            lookups_v6: counts.lookups_v6,
-            batches: counts.batches,
-            polls: counts.polls,
-            ..Self::default()
-        };
+        let mut snapshot = Self::default();
         for (name, n) in &counts.verdicts {
             let verdict = Verdict::with_name(name).ok_or_else(|| unknown("verdict", name))?;
             snapshot.verdicts[verdict] = *n;
@@ -92,6 +46,11 @@ impl TryFrom<&WorkerCounts> for Snapshot {
         for (name, n) in &counts.icmp {
             let at = IcmpCounter::ALL.into_iter().position(|counter| counter.name() == name);
             snapshot.icmp[at.ok_or_else(|| unknown("ICMP counter", name))?] = *n;
+        }
+        for (name, n) in &counts.totals {
+            let total = snapshot.totals_mut().into_iter().find(|(known, _)| known == name);
+            let (_, total) = total.ok_or_else(|| unknown("counter", name))?;
+            *total = *n;
         }
         Ok(snapshot)
     }
@@ -210,14 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn unknown_verdict_is_refused_and_a_missing_counter_is_zero() {
-        let counts: WorkerCounts =
-            serde_json::from_str(r#"{"verdicts": {"sent": 1}, "received": 1, "later": 5}"#)
-                .unwrap();
+    fn unknown_counter_is_refused_and_a_missing_one_is_zero() {
+        let counts: WorkerCounts = serde_json::from_str(
+            r#"{"verdicts": {"sent": 1}, "totals": {"received": 1}, "later": 5}"#,
+        )
+        .unwrap();
         let snapshot = Snapshot::try_from(&counts).unwrap();
         assert!(snapshot.balanced() && snapshot.polls == 0);
         let counts = WorkerCounts { verdicts: [("teleported".into(), 1)].into(), ..counts };
         assert!(Snapshot::try_from(&counts).unwrap_err().contains("teleported"));
+        let counts = WorkerCounts { totals: [("weighed".into(), 1)].into(), ..Default::default() };
+        assert!(Snapshot::try_from(&counts).unwrap_err().contains("weighed"));
     }
 
     #[test]
