@@ -22,7 +22,9 @@ counted_by_rule() { show -j acl | json 'print(d[0]["rules"][0]["packets"])'; }
 install "$program"
 build=$program
 program=$installed
-configure "[metrics]
+configure "[image]
+path = \"$work/tables.image\"
+[metrics]
 listen = \"127.0.0.1:9100\"
 [[egress_queue]]
 interface = \"r1\"
@@ -34,6 +36,8 @@ default = \"permit\"
 rules = [\"count ipproto 253\"]"
 start_router
 program=$build
+# An image without the routes of the packets: a successor does not forward by it.
+"$program" save --socket "$work/sock" >/dev/null
 fly
 
 echo "$upgrades upgrades while packets pass"
@@ -55,6 +59,8 @@ done
 # Of each packet that was received; some more were pings.
 [ "$(counted_by_rule)" -gt $((received * 9 / 10)) ] || fail "the rule has counted $(counted_by_rule) of $received packets"
 awk '{ if ($10 > most) most = $10 } END { print "   no worker ran for at most", most, "ms" }' "$work/pauses"
+
+has_line 'tables of the image ready' <"$work/fingerpost.log" && fail "a successor forwards by an image"
 
 echo "programs that do not take over"
 # `fails FAILURE REASON`: the router continues.

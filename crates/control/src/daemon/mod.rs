@@ -260,7 +260,11 @@ impl Daemon {
                 RouteSource::Fpm(Box::new(fpm))
             }
         };
-        let (adopted, mut image_start) = image::adopt(&config, &mut plane, &mut kernel, began)?;
+        // A running predecessor has newer routes than its last image, and forwards by them until the dump is complete.
+        let (adopted, mut image_start) = match predecessor {
+            Some(_) => (None, ImageStart::NotConfigured),
+            None => image::adopt(&config, &mut plane, &mut kernel, began)?,
+        };
         let locals = match &adopted {
             Some(adopted) => adopted.locals.clone(),
             None => {
