@@ -6,7 +6,7 @@
 #
 # First `systemd-analyze security` must rate every unit at most 2.5. The test creates eth1 only after the
 # boot: the unit waits for it. The process is not root, has few capabilities and a seccomp filter, forwards
-# and reloads, and systemd restarts it after a SIGKILL. Then the units of sFlow, of block lists, the gate's and the grantor's
+# and reloads, and systemd restarts it after a SIGKILL; a gate's front interface stays closed meanwhile. Then the units of sFlow, of block lists, the gate's and the grantor's
 # start. An upgrade hands over to the new program and keeps the configuration; after a removal and a purge nothing is left but what
 # Debian's policy leaves.
 . "$(dirname "$0")/lib/namespaces.sh"
@@ -213,13 +213,25 @@ machine systemctl stop fingerpost-block || fail "fingerpost-block does not stop"
 answers || fail "no answer after the end: $(cat "$work/ping.log")"
 echo "   fingerpost-block.service: blocks without root, has metrics, comes back after SIGKILL, stops"
 
+# Kills and restarts the gate while its front receives packets that its policy drops and the kernel would forward.
+stays_closed() {
+    { within source ping -q -c 120 -i 0.05 -W 1 10.0.1.2 >"$work/ping.log" || true; } &
+    pinging=$!
+    old=$(process fingerpost-gate)
+    machine kill -KILL "$old"
+    wait_for 30 replaced fingerpost-gate || { journal fingerpost-gate; fail "the gate does not come back after SIGKILL"; }
+    machine systemctl restart fingerpost-gate || fail "the gate does not restart"
+    wait "$pinging" || true
+    has_line ' 0 received' <"$work/ping.log" || fail "packets passed while the gate was restarted: $(cat "$work/ping.log")"
+}
 for unit in fingerpost-gate fingerpost-grantor; do
     machine systemctl start --no-block "$unit"
     wait_for 30 is "$unit" active || { journal "$unit"; fail "$unit does not start"; }
     confined "$unit" "$([ "$unit" = fingerpost-gate ] && echo "$gate" || echo "$grantor")"
     machine systemctl reload "$unit" || { journal "$unit"; fail "$unit does not reload"; }
-    [ "$unit" != fingerpost-gate ] || hands_over "$unit" "$gate"
+    [ "$unit" != fingerpost-gate ] || { hands_over "$unit" "$gate"; stays_closed; }
     machine systemctl stop "$unit"
+    [ -z "$(programs router)" ] || fail "$unit leaves an XDP program on: $(programs router)"
     [ "$(machine systemctl show --property=Result --value "$unit")" = success ] || { journal "$unit"; fail "$unit does not end well: $(tail -8 "$work/journal.log")"; }
     echo "   $unit.service: starts without root, reloads, stops"
 done

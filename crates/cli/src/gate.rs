@@ -3,7 +3,8 @@
 //! A [service] that reloads its policy and its senders on SIGHUP. A reload that fails is logged and
 //! changes nothing. `fingerpost gate check -c FILE` checks the file and attaches to no interface;
 //! `fingerpost gate bgp-config` writes the configuration of a BGP speaker beside the gate
-//! (`gate/bgp.rs`). However the process ends, the interfaces return to the kernel; whether the kernel
+//! (`gate/bgp.rs`). However the process ends, the interfaces return to the kernel, except
+//! that a service manager may keep the front closed (`descriptor_store.rs`); whether the kernel
 //! then forwards is its own configuration (`net.ipv4.ip_forward`, docs/guide/gate.md).
 
 use std::io::Write;
@@ -18,7 +19,7 @@ use output::progress;
 use serde_json::json;
 
 use crate::service::{self, DaemonArgs, default_path};
-use crate::{bundle, check};
+use crate::{bundle, check, descriptor_store};
 
 mod bgp;
 
@@ -86,8 +87,9 @@ fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let start = Instant::now();
     let predecessor = service::predecessor("gate")?;
+    let stored = descriptor_store::take_link();
     let mut gate = progress::during("reading the kernel's routes", || {
-        GateDaemon::start(&config, predecessor)
+        GateDaemon::start(&config, predecessor, stored)
     })?;
     service::log_ports(&gate.ports());
     match gate.restored() {

@@ -57,6 +57,7 @@ mod client;
 mod completions;
 mod counters;
 mod demo;
+mod descriptor_store;
 mod egress_queues;
 mod export;
 mod fib;

@@ -3,6 +3,7 @@
 //! ```text
 //!   prepare ─► start ─► log_ports ─► serve: READY=1 ─► Ctrl-C, SIGTERM ─► STOPPING=1 ─► report
 //!                                              ├─ WATCHDOG=1 while every thread makes progress
+//!                                              ├─ FDSTORE=1: a gate's front interface (`descriptor_store.rs`)
 //!                                              ├─ STATUS=not ready: … while an interface is down
 //!                                              ├─ SIGHUP: RELOADING=1, reload, READY=1
 //!                                              └─ a successor has taken over: MAINPID=, exit
@@ -30,6 +31,7 @@ use sd_notify::NotifyState;
 use serde_json::Value;
 use threads::rights;
 
+use crate::descriptor_store::DescriptorStore;
 use crate::watchdog::Heartbeat;
 use crate::{counters, logging, stop, watchdog};
 
@@ -108,6 +110,8 @@ impl Signals {
     /// Runs the service until a signal or the death of a thread, and stops it. Returns whether all
     /// threads were alive until then.
     pub(crate) fn serve(&self, service: &mut impl Service) -> bool {
+        let mut store = DescriptorStore::default();
+        store.update(service.guarded_interface().as_ref());
         notify(NotifyState::Ready);
         let heartbeat = Heartbeat::new();
         let limit = sd_notify::watchdog_enabled();
@@ -126,6 +130,7 @@ impl Signals {
             if let Some(successor) = service.successor() {
                 leave_to(successor, service);
             }
+            store.update(service.guarded_interface().as_ref());
             healthy = service.is_alive();
             let now = service.problems();
             if now != problems {

@@ -1,5 +1,7 @@
 //! The trait by which a program runs a daemon until a signal: router, gate and grantor alike.
 
+use port::af_xdp::Interface;
+
 use crate::progress::Progress;
 
 /// A daemon with its own threads that runs until it is stopped.
@@ -19,6 +21,12 @@ pub trait Service {
 
     /// Returns the number of the process that has taken over: this one must exit at once, without dropping anything.
     fn successor(&self) -> Option<u32> {
+        None
+    }
+
+    /// Returns the interface whose program must stay attached when this process ends, until another one takes its place:
+    /// a gate's front interface, if the gate fails closed.
+    fn guarded_interface(&self) -> Option<Interface> {
         None
     }
 

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fib::Reader;
+use port::af_xdp::bpf::StoredLink;
 use port::af_xdp::steer::Steering;
 use port::af_xdp::{self, Interface, InterfaceHandover, RingSizes, Socket};
 use port::{Arena, Host, PlaceholderPort, Port};
@@ -292,36 +293,38 @@ pub fn by_name(name: &str) -> io::Result<u32> {
     Ok(nix::net::if_::if_nametoindex(name)?)
 }
 
-/// Opens the interfaces of `ports`; `steered` has the host's own addresses, and `held` the
-/// interfaces that are already open.
+/// Opens the interfaces of `ports`; `steered` has the host's own addresses, `held` the interfaces that are already
+/// open, and `stored` the link of a gate that has ended.
 pub fn open(
     config: &Config,
     ports: &Ports,
     steered: &af_xdp::Locals,
     mut held: Vec<Interface>,
+    stored: &mut Option<StoredLink>,
 ) -> Result<Vec<Interface>, StartError> {
     let mut interfaces = Vec::new();
     for (wanted, port) in config.interfaces.iter().zip(ports.iter()) {
         let at = held.iter().position(|one| one.index() == port.interface);
         interfaces.push(match at {
             Some(at) => adjust(config, held.swap_remove(at), wanted, steered)?,
-            None => open_one(config, wanted, steered)?,
+            None => open_one(config, wanted, steered, stored)?,
         });
     }
     Ok(interfaces)
 }
 
-/// Opens one interface.
+/// Opens one interface; a gate's takes the `stored` link, if that is of its device.
 pub fn open_one(
     config: &Config,
     wanted: &config::Interface,
     steered: &af_xdp::Locals,
+    stored: &mut Option<StoredLink>,
 ) -> Result<Interface, StartError> {
     let (name, mode) = (&wanted.name, wanted.mode);
     let open = || {
         let queues = wanted_queues(config, wanted)?;
         match wanted.guard {
-            Some(early) => Interface::open_for_gate(name, queues, steered, mode, early),
+            Some(early) => Interface::open_for_gate(name, queues, steered, mode, early, stored),
             None if wanted.follows_kernel => {
                 Interface::open_for_router(name, queues, steered, mode)
             }

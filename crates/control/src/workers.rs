@@ -17,10 +17,15 @@
 //! A worker that is stopped first lets its ports receive no more, and forwards the packets that
 //! they had received: the kernel forwards from the next packet on.
 //!
+//! A turn that panics is a bug, and ends the worker: its ports are closed at once, so that the kernel receives the
+//! packets of its queues (a gate's front interface drops them). The packets of that turn are counted as
+//! `worker_panicked`, and the state of its hook is kept for the worker that replaces it.
+//!
 //! The start pins the thread and drops its capabilities, because a worker parses untrusted packets.
 //! A core that does not exist or is not allowed is an error of the start.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -73,6 +78,13 @@ impl WorkersView {
     }
 }
 
+/// The end of a worker.
+#[derive(Debug, Default)]
+struct WorkerEnd {
+    state: SuspendedState,
+    panicked: bool,
+}
+
 /// The running workers. Dropping them stops them.
 #[derive(Debug)]
 pub struct Workers {
@@ -80,7 +92,7 @@ pub struct Workers {
     /// They stop in order to be replaced: their held packets are kept.
     suspends: Arc<AtomicBool>,
     view: WorkersView,
-    threads: Vec<JoinHandle<SuspendedState>>,
+    threads: Vec<JoinHandle<WorkerEnd>>,
 }
 
 impl Workers {
@@ -110,7 +122,7 @@ impl Workers {
                 // The starting thread waits for this result.
                 let _ = started.send(pinned);
                 if !is_pinned {
-                    return SuspendedState::default();
+                    return WorkerEnd::default();
                 }
                 run(worker, &stop, &suspends, &published)
             })?;
@@ -135,9 +147,15 @@ impl Workers {
         self.view.workers.iter().map(read).collect()
     }
 
-    /// Returns whether every worker's thread runs; a thread that has died is a bug.
+    /// Returns whether every worker's thread runs; one that does not has panicked.
     pub fn alive(&self) -> bool {
         self.threads.iter().all(|thread| !thread.is_finished())
+    }
+
+    /// Returns the numbers of the workers that have panicked.
+    pub fn panicked(&self) -> Vec<usize> {
+        let threads = self.threads.iter().enumerate();
+        threads.filter(|(_, thread)| thread.is_finished()).map(|(number, _)| number).collect()
     }
 
     /// Stops all workers at the end of their turns and waits for them: their ports
@@ -147,7 +165,7 @@ impl Workers {
     }
 
     /// Stops all workers as [`stop`](Self::stop) does, to replace them, and returns the state that
-    /// each leaves to its successor: none of a worker that has died.
+    /// each leaves to its successor, also of workers that have panicked.
     pub fn suspend(&mut self) -> Vec<SuspendedState> {
         self.suspends.store(true, Ordering::Relaxed);
         self.end().1
@@ -156,9 +174,11 @@ impl Workers {
     fn end(&mut self) -> (bool, Vec<SuspendedState>) {
         self.stop.store(true, Ordering::Relaxed);
         // Join all threads, also if one has panicked.
-        let ends: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
-        let well = ends.iter().all(Result::is_ok);
-        (well, ends.into_iter().map(Result::unwrap_or_default).collect())
+        let failed = |_| WorkerEnd { panicked: true, ..WorkerEnd::default() };
+        let ends = self.threads.drain(..).map(|thread| thread.join().unwrap_or_else(failed));
+        let ends: Vec<_> = ends.collect();
+        let well = ends.iter().all(|end| !end.panicked);
+        (well, ends.into_iter().map(|end| end.state).collect())
     }
 }
 
@@ -182,19 +202,56 @@ fn run<L: Lookup>(
     stop: &AtomicBool,
     suspends: &AtomicBool,
     published: &PublishedCounters,
+) -> WorkerEnd {
+    let mut ports = Vec::new();
+    // After a panic the worker takes no further turn, and its packets are those that the panic left.
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        poll_until_stopped(&mut worker, stop, published, &mut ports);
+        drain(&mut worker);
+    }));
+    if polled.is_err() {
+        return WorkerEnd { state: abandon(worker, ports, published), panicked: true };
+    }
+    if suspends.load(Ordering::Relaxed) {
+        report(&mut worker, &mut ports, published);
+        return WorkerEnd { state: worker.suspend(), panicked: false };
+    }
+    worker.close();
+    report(&mut worker, &mut ports, published);
+    WorkerEnd::default()
+}
+
+/// Ends a worker that has panicked, and returns the state for the worker that replaces it: none if that panics, too.
+fn abandon<L: Lookup>(
+    mut worker: Worker<L>,
+    mut ports: Vec<PortStats>,
+    published: &PublishedCounters,
 ) -> SuspendedState {
+    let state = catch_unwind(AssertUnwindSafe(|| {
+        report(&mut worker, &mut ports, published);
+        worker.abandon()
+    }));
+    published.stats.abandon();
+    state.unwrap_or_default()
+}
+
+fn poll_until_stopped<L: Lookup>(
+    worker: &mut Worker<L>,
+    stop: &AtomicBool,
+    published: &PublishedCounters,
+    ports: &mut Vec<PortStats>,
+) {
     let mut empty = 0;
     let mut turns = 0u32;
     let mut reported = Instant::now();
     let mut ticked = reported;
-    let mut ports = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         if worker.poll() > 0 {
             empty = 0;
         } else {
             empty = u32::min(empty + 1, SLEEP_AFTER);
             match empty {
-                SLEEP_AFTER => sleep(&worker),
+                SLEEP_AFTER => sleep(worker),
                 YIELD_AFTER.. => std::thread::yield_now(),
                 _ => std::hint::spin_loop(),
             }
@@ -207,19 +264,11 @@ fn run<L: Lookup>(
                 ticked = now;
             }
             if now - reported >= REPORT {
-                report(&mut worker, &mut ports, published);
+                report(worker, ports, published);
                 reported = now;
             }
         }
     }
-    drain(&mut worker);
-    if suspends.load(Ordering::Relaxed) {
-        report(&mut worker, &mut ports, published);
-        return worker.suspend();
-    }
-    worker.close();
-    report(&mut worker, &mut ports, published);
-    SuspendedState::default()
 }
 
 /// Lets the ports receive no more and forwards the packets that they have received: the kernel

@@ -67,6 +67,7 @@ pub struct WorkerStats {
     lookups_v6: AtomicU64,
     batches: AtomicU64,
     polls: AtomicU64,
+    panics: AtomicU64,
     sample: Sample,
     recorder: PacketRecorder,
 }
@@ -99,6 +100,7 @@ impl WorkerStats {
             lookups_v6: AtomicU64::new(0),
             batches: AtomicU64::new(0),
             polls: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
             sample: Sample::new(),
             recorder: PacketRecorder::default(),
         }
@@ -122,6 +124,7 @@ impl WorkerStats {
             lookups_v6,
             batches,
             polls,
+            panics,
         } = *counts;
         for (verdict, n) in verdicts.iter() {
             add(&stats.verdicts[verdict], *n);
@@ -141,6 +144,7 @@ impl WorkerStats {
             (&stats.lookups_v6, lookups_v6),
             (&stats.batches, batches),
             (&stats.polls, polls),
+            (&stats.panics, panics),
         ] {
             add(counter, n);
         }
@@ -185,6 +189,12 @@ impl WorkerStats {
         add(&self.received, packets);
         add(&self.received_bytes, bytes);
         add(&self.batches, 1);
+    }
+
+    /// Returns the number of packets taken from ports so far.
+    #[inline(always)]
+    pub(crate) fn packets_received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// Counts packets that a port lost before the worker received them.
@@ -239,6 +249,18 @@ impl WorkerStats {
         self.recorder.begin_turn(is_idle);
     }
 
+    /// Counts a panic of the worker, and ends the packets that it had received and not ended. Those that it had ended
+    /// before it counted them as received are received now; it counts nothing more.
+    pub fn abandon(&self) {
+        add(&self.panics, 1);
+        self.holds(0);
+        let now = self.snapshot();
+        let begun = now.received.wrapping_add(now.originated);
+        let ended = now.sent().wrapping_add(now.punted()).wrapping_add(now.dropped());
+        self.ended(Verdict::WorkerPanicked, begun.saturating_sub(ended));
+        add(&self.received, ended.saturating_sub(begun));
+    }
+
     /// Reads all counters.
     pub fn snapshot(&self) -> Snapshot {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -256,6 +278,7 @@ impl WorkerStats {
             lookups_v6: read(&self.lookups_v6),
             batches: read(&self.batches),
             polls: read(&self.polls),
+            panics: read(&self.panics),
         }
     }
 }
@@ -291,6 +314,8 @@ pub struct Snapshot {
     pub batches: u64,
     /// Turns over all ports, with or without frames.
     pub polls: u64,
+    /// Panics of the worker, each of which is a bug.
+    pub panics: u64,
 }
 
 impl Default for Snapshot {
@@ -310,13 +335,14 @@ impl Default for Snapshot {
             lookups_v6: 0,
             batches: 0,
             polls: 0,
+            panics: 0,
         }
     }
 }
 
 impl Snapshot {
     /// Returns the counters besides those of verdicts and ICMP errors, by name; packets that wait are not among them.
-    pub fn totals_mut(&mut self) -> [(&'static str, &mut u64); 10] {
+    pub fn totals_mut(&mut self) -> [(&'static str, &mut u64); 11] {
         // Destructured, so that a new counter does not compile until it is added here.
         let Self {
             verdicts: _,
@@ -332,6 +358,7 @@ impl Snapshot {
             lookups_v6,
             batches,
             polls,
+            panics,
         } = self;
         [
             ("received", received),
@@ -344,6 +371,7 @@ impl Snapshot {
             ("lookups_v6", lookups_v6),
             ("batches", batches),
             ("polls", polls),
+            ("panics", panics),
         ]
     }
 
@@ -405,6 +433,7 @@ impl Snapshot {
             lookups_v6: join(self.lookups_v6, other.lookups_v6),
             batches: join(self.batches, other.batches),
             polls: join(self.polls, other.polls),
+            panics: join(self.panics, other.panics),
         }
     }
 }

@@ -130,6 +130,9 @@ pub struct Worker<L> {
     now: u64,
     /// The number of held packets that the counters report.
     held: usize,
+    /// The counter of received packets at the end of the turn of a port that is under way, if no other worker takes
+    /// some of them; 0 between turns.
+    turn_end: u64,
 }
 
 impl<L: Lookup> Worker<L> {
@@ -157,6 +160,7 @@ impl<L: Lookup> Worker<L> {
             queue_clock: None,
             now: 0,
             held: 0,
+            turn_end: 0,
         }
     }
 
@@ -229,6 +233,7 @@ impl<L: Lookup> Worker<L> {
         self.send_icmp_errors();
         for from in 0..self.lanes.len() {
             received += self.turn(from);
+            self.turn_end = 0;
             self.send_icmp_errors();
         }
         if let Some(time) = hook_time {
@@ -321,7 +326,7 @@ impl<L: Lookup> Worker<L> {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
         let Self { arrivals, deferred, done, refusals, access, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
-        let (policer, errors) = (&mut self.punts, &mut self.errors);
+        let (policer, errors, turn_end) = (&mut self.punts, &mut self.errors, &mut self.turn_end);
         let hook = self.egress.as_mut().map(|egress| &mut *egress.hook.packets);
         let Some(lane) = lanes.get_mut(from) else { return 0 };
         let (ingress, handed) = (lane.ingress, lane.handed);
@@ -333,6 +338,7 @@ impl<L: Lookup> Worker<L> {
         if all == 0 && lane.hold.len() == 0 {
             return 0;
         }
+        *turn_end = stats.packets_received() + all as u64;
         let ingresses = ingresses.current();
         let own = lane.mac;
         let number = ingresses.get(ingress).member_of.unwrap_or(ingress as u16);

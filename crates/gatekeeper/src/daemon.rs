@@ -27,6 +27,7 @@ use gate::random;
 use gate::tunnel::TunnelKeys;
 use nix::ifaddrs::getifaddrs;
 use port::Port;
+use port::af_xdp::bpf::StoredLink;
 use port::af_xdp::{HostEgressShare, Interface};
 use port::handover::{self, HandoverPort};
 
@@ -61,11 +62,13 @@ pub struct GateDaemon {
     /// The flow file, and the flows that the workers save.
     saved_flows: Option<(PathBuf, Arc<Mutex<Vec<u8>>>)>,
     restored: Option<io::Result<usize>>,
+    fails_open: bool,
 }
 
 impl GateDaemon {
     /// Starts a gate by `config` in the network namespace of the calling thread, which takes over from a
-    /// predecessor if there is one. If the configuration has a distribution, the last valid bundle is applied.
+    /// predecessor if there is one. The front interface's program replaces that of the `stored` link, which a gate that
+    /// has ended left attached. If the configuration has a distribution, the last valid bundle is applied.
     ///
     /// # Errors
     ///
@@ -73,6 +76,7 @@ impl GateDaemon {
     pub fn start(
         config: &Config,
         mut predecessor: Option<Predecessor>,
+        stored: Option<StoredLink>,
     ) -> Result<Self, StartError> {
         let system = |doing| move |source| StartError::System { doing, source };
         present(&config.router(), false, &by_name)?;
@@ -207,8 +211,8 @@ impl GateDaemon {
             Some(WorkerHook { hook, handed: handed.map(|port| Box::new(port) as Box<dyn Port>) })
         };
         let hooks = HookFactory { frames: queue_slots(fixed) as u32, make: &mut make };
-        let guard =
-            Guard { role: Arc::clone(&controller) as _, hooks, succession: Some(&succession) };
+        let role = Arc::clone(&controller) as _;
+        let guard = Guard { role, hooks, succession: Some(&succession), stored };
         let samples = Arc::clone(&controller);
         let daemon =
             Daemon::start_guarded(config.router(), guard, predecessor, &move |query, metrics| {
@@ -231,7 +235,8 @@ impl GateDaemon {
         });
         let agent = agent.transpose().map_err(system("start the distribution thread"))?;
         let saved_flows = fixed.keep.clone().zip(saved);
-        Ok(Self { agent, daemon, controller, saved_flows, restored })
+        let fails_open = fixed.fail_open;
+        Ok(Self { agent, daemon, controller, saved_flows, restored, fails_open })
     }
 
     /// Returns the ports, those of the first worker first.
@@ -295,6 +300,11 @@ impl Service for GateDaemon {
 
     fn successor(&self) -> Option<u32> {
         self.daemon.successor()
+    }
+
+    fn guarded_interface(&self) -> Option<Interface> {
+        let interfaces = self.daemon.interfaces();
+        interfaces.get(FRONT).filter(|_| !self.fails_open).cloned()
     }
 
     fn has_clients(&self) -> bool {

@@ -71,7 +71,8 @@ impl GrantorDaemon {
             Some(WorkerHook { hook, handed: None })
         };
         let hooks = HookFactory { frames: SLOTS as u32, make: &mut make };
-        let guard = Guard { role: Arc::clone(&controller) as _, hooks, succession: None };
+        let role = Arc::clone(&controller) as _;
+        let guard = Guard { role, hooks, succession: None, stored: None };
         let daemon = Daemon::start_guarded(router, guard, None, &|query, metrics| {
             Ok(Arc::new(Web::start(query, metrics, None)?))
         })?;

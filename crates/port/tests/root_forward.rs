@@ -670,7 +670,7 @@ fn stalled_worker_gets_no_packets_until_it_receives() {
         let (none, auto) = (Locals::default(), ModeChoice::Auto);
         let a1 = match guard {
             None => Interface::open("a1", 1, &none, auto),
-            Some(early) => Interface::open_for_gate("a1", 1, &none, auto, early),
+            Some(early) => Interface::open_for_gate("a1", 1, &none, auto, early, &mut None),
         };
         let a1 = a1.unwrap();
         let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();

@@ -1,10 +1,12 @@
 //! A process takes an interface over from another: each frame passes through one of their programs, the counts continue,
 //! and a successor that fails leaves everything to the predecessor. Both are in this process. Needs root.
 
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fingerpost_port::af_xdp::steer::{Steering, SteeringOutcome};
+use fingerpost_port::af_xdp::bpf::StoredLink;
+use fingerpost_port::af_xdp::steer::{EarlyDropConfig, Steering, SteeringOutcome};
 use fingerpost_port::af_xdp::{Interface, Locals, ModeChoice, QueueSetup, RingSizes, Socket};
 use fingerpost_port::{Arena, Host, Port};
 use nix::sched::{CloneFlags, unshare};
@@ -122,6 +124,55 @@ fn successor_takes_each_frame_from_its_take_over_on_and_continues_the_counts() {
     drop(third);
     assert!(!has_program());
     assert_eq!(offload(), had_offload, "the device has its setting back");
+}
+
+/// Opens a0 as the front of a gate that fails closed.
+fn open_front(choice: ModeChoice, stored: &mut Option<StoredLink>) -> Interface {
+    let closed = EarlyDropConfig { fail_closed: true, ..EarlyDropConfig::default() };
+    Interface::open_for_gate("a0", 1, &Locals::default(), choice, closed, stored).expect("a veth")
+}
+
+#[test]
+fn program_whose_link_is_stored_outlives_its_process_until_the_next_one_replaces_it() {
+    pair(1);
+    let (first, mut sender) = (open_front(ModeChoice::Copy, &mut None), Sender::new());
+    let (index, link) = (first.index(), first.link_id().expect("a link"));
+    let (copy, mode) = first.store_link().expect("a descriptor").expect("a program");
+    let stored = || StoredLink::open(copy.as_raw_fd(), mode).expect("the copy is open");
+    drop(first);
+    assert!(has_program(), "the copy keeps it");
+    assert_eq!(stored().interface().expect("a link"), index);
+    assert!(has_program(), "a stored link that is dropped stays");
+
+    let mut taken = Some(stored());
+    let second = open_front(ModeChoice::Auto, &mut taken);
+    assert!(taken.is_none());
+    assert_eq!(second.link_id(), Some(link), "the same link");
+    sender.send(10);
+    let dropped = |front: &Interface| front.counts().expect("counts")[SteeringOutcome::Astray];
+    let begin = Instant::now();
+    while dropped(&second) < 10 && begin.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(dropped(&second), 10, "its own program runs");
+    drop(second);
+    assert!(has_program(), "the copy keeps this one, too");
+
+    // A program that must run elsewhere cannot take its place.
+    let third = open_front(ModeChoice::Generic, &mut Some(stored()));
+    assert_ne!(third.link_id(), Some(link));
+    drop(third);
+    assert!(!has_program(), "its link is stored nowhere");
+    assert_eq!(stored().interface().expect("a link"), 0, "of no interface any more");
+    // A link of no device of this interface stays unused.
+    let mut taken = Some(stored());
+    let fourth = open_front(ModeChoice::Copy, &mut taken);
+    assert!(taken.is_some());
+    assert!(fourth.store_link().expect("a descriptor").is_some());
+    fourth.detach();
+    assert!(!has_program(), "detached although it was stored");
+    let file = std::fs::File::open("/dev/null").expect("a file");
+    StoredLink::open(file.as_raw_fd(), mode).expect_err("not a link");
 }
 
 #[test]

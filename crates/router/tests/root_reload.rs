@@ -1,4 +1,4 @@
-//! Tests of a daemon that changes its configuration while packets pass: every packet arrives
+//! Tests of a daemon that changes its configuration or replaces its workers while packets pass: every packet arrives
 //! exactly once, whether the daemon or the kernel forwards it.
 //!
 //! ```text
@@ -12,12 +12,20 @@ mod network;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use config::Config;
+use control::daemon::Guard;
+use control::role::PlainRouter;
+use control::start::{HookFactory, WorkerHook};
 use control::{Daemon, ReloadError};
+use datapath::stats::WorkerStats;
+use datapath::{EgressBatch, Hook, IngressBatch, PacketHook, Tunnels, Verdict};
 use network::{ip, set};
+use port::Arena;
 use port::af_xdp::steer::SteeringOutcome;
 
 /// Moves this thread into a new namespace whose kernel forwards from a1 to b1.
@@ -259,4 +267,93 @@ fn interface_made_again_is_taken_over_with_its_counters_without_and_with_a_reloa
     assert_eq!(changes.to_string(), "added x1; removed a1; workers replaced (interface)");
     passes(&daemon);
     assert!(daemon.stop() && daemon.stats().balanced());
+}
+
+/// A hook that leaves all packets to its worker, and panics with the next batch once it is armed.
+struct PanickingHook {
+    armed: Arc<AtomicBool>,
+}
+
+impl PacketHook for PanickingHook {
+    fn begin_turn(&mut self) -> u64 {
+        0
+    }
+    fn handles_port(&self, _: usize) -> bool {
+        true
+    }
+    fn process_ingress(&mut self, batch: &mut IngressBatch<'_>) {
+        let is_due = !batch.frames.is_empty() && self.armed.swap(false, Ordering::Relaxed);
+        assert!(!is_due, "a panic of the test");
+    }
+    fn dequeue_egress(&mut self, _: EgressBatch<'_>) {}
+    fn end_turn(&mut self, _: bool) {}
+    fn has_pending_work(&self) -> bool {
+        false
+    }
+    fn queued(&self) -> usize {
+        0
+    }
+    fn drop_queued(&mut self, _: &mut Arena, _: &WorkerStats) {}
+    fn close(&mut self, _: &mut Arena, _: &WorkerStats) {}
+}
+
+/// Starts a daemon whose worker panics with the next packet once the returned flag is set.
+fn start_with_panicking_hook() -> (Daemon, Arc<AtomicBool>) {
+    let armed = Arc::<AtomicBool>::default();
+    let mut make = |_: usize, _: &[_]| {
+        let packets = Box::new(PanickingHook { armed: Arc::clone(&armed) });
+        Some(WorkerHook { hook: Hook { packets, tunnels: Tunnels::default() }, handed: None })
+    };
+    let hooks = HookFactory { frames: 0, make: &mut make };
+    let guard = Guard { role: Arc::new(PlainRouter), hooks, succession: None, stored: None };
+    let page = |_, _: Option<&_>| unreachable!("no `[metrics]`");
+    let daemon = Daemon::start_guarded(config(TWO), guard, None, &page).expect("it starts");
+    (daemon, armed)
+}
+
+#[test]
+fn workers_replace_one_that_panics_and_too_many_panics_end_the_daemon() {
+    network();
+    let (mut daemon, armed) = start_with_panicking_hook();
+    let peer = peer();
+    forwards(&daemon, 0);
+    let panics = |daemon: &Daemon| daemon.stats().panics;
+    let mut pauses = Vec::new();
+    for round in 1..=3 {
+        armed.store(true, Ordering::Relaxed);
+        let start = Instant::now();
+        while panics(&daemon) < round {
+            assert!(start.elapsed() < Duration::from_secs(20), "no panic");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let panicked = Instant::now();
+        assert!(daemon.poll().is_none());
+        assert!(daemon.alive(), "new workers run");
+        let received = daemon.stats().received;
+        forwards(&daemon, received);
+        pauses.push(panicked.elapsed());
+    }
+    println!("from a panic to the first packet of the new worker: {pauses:?}");
+
+    // The fourth in a minute: the kernel forwards again, at once by its routes.
+    armed.store(true, Ordering::Relaxed);
+    let start = Instant::now();
+    while daemon.alive() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it continues");
+        daemon.poll();
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!daemon.stop(), "a worker has panicked");
+    let stats = daemon.stats();
+    assert!(stats.balanced(), "{stats:?}");
+    assert_eq!(stats.panics, 4);
+    thread::sleep(Duration::from_millis(200));
+    let (sent, came, twice) = ends(peer);
+    drop(daemon);
+    assert!(!program("a1") && !program("b1"), "the interfaces are the kernel's");
+    let ended = stats.count(Verdict::WorkerPanicked);
+    assert!(ended >= 4, "{stats:?}");
+    // Those that were on their way to a socket when it was closed.
+    let undelivered = stats.count(Verdict::Undelivered);
+    assert_eq!((came + ended + undelivered + lost(), twice), (sent, 0), "{stats:?}");
 }

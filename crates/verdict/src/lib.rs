@@ -142,6 +142,8 @@ pub enum Verdict {
     NoHost,
     /// Punted, over the rate of its class (`[punt] local`, `forward`)
     PuntLimit,
+    /// In the batch of a worker that panicked, which is a bug: please report the message in the log
+    WorkerPanicked,
 
     /// Lost before a worker received it: the receive ring was full, so the worker is too slow
     RxRingFull,

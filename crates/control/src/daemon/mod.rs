@@ -38,6 +38,7 @@ use feed::fpm::Fpm;
 use feed::netlink::{Kernel, KernelOptions};
 use port::Host;
 use port::af_xdp::Interface;
+use port::af_xdp::bpf::StoredLink;
 use threads::Task;
 
 use crate::allowed_hosts::AllowedHosts;
@@ -157,6 +158,8 @@ pub struct Guard<'a> {
     pub hooks: HookFactory<'a>,
     /// The guard's part in taking over from a predecessor.
     pub succession: Option<&'a dyn GuardSuccession>,
+    /// The link of the front interface's program, which has stayed attached since another process ended.
+    pub stored: Option<StoredLink>,
 }
 
 /// A guard that takes over from a predecessor. The hooks are made afterwards.
@@ -234,10 +237,12 @@ impl Daemon {
         page: &PageFactory,
     ) -> Result<Self, StartError> {
         let is_static = origin == RouteOrigin::Static;
-        let (role, hooks, succession) = match guard {
-            None if is_static => (Arc::new(StaticRouter) as Arc<dyn Role>, None, None),
-            None => (Arc::new(PlainRouter) as Arc<dyn Role>, None, None),
-            Some(Guard { role, hooks, succession }) => (role, Some(hooks), succession),
+        let (role, hooks, succession, stored) = match guard {
+            None if is_static => (Arc::new(StaticRouter) as Arc<dyn Role>, None, None, None),
+            None => (Arc::new(PlainRouter) as Arc<dyn Role>, None, None, None),
+            Some(Guard { role, hooks, succession, stored }) => {
+                (role, Some(hooks), succession, stored)
+            }
         };
         let hook_frames = hooks.as_ref().map(|hooks| hooks.frames);
         let began = Instant::now();
@@ -272,7 +277,8 @@ impl Daemon {
                 plane.locals().into_iter().collect()
             }
         };
-        let interfaces = prepare_interfaces(&config, plane.ports(), &locals, predecessor.as_mut())?;
+        let before = predecessor.as_mut();
+        let interfaces = prepare_interfaces(&config, plane.ports(), &locals, before, stored)?;
         let its = || readers(&plane);
         let unserved = Unserved::Refuse;
         let host_of = host.as_ref();
@@ -397,7 +403,7 @@ impl Daemon {
     }
 
     /// Executes the commands of the control socket's clients, saves the image when it is time,
-    /// replaces workers where a device has been replaced, and changes the tables when the kernel's
+    /// replaces workers that have panicked or whose device has been replaced, and changes the tables when the kernel's
     /// rules have changed, which it reports; the thread that started the router must call it from
     /// time to time.
     pub fn poll(&mut self) -> Option<Result<Reloaded, ReloadError>> {
@@ -407,6 +413,9 @@ impl Daemon {
             self.orders = Some(orders);
         }
         self.follow_successor();
+        if self.successor.is_none() {
+            self.replace_panicked();
+        }
         // The plan of a successor that is preparing must stay true.
         if self.hand_over.is_some() || self.successor.is_some() {
             return None;

@@ -340,7 +340,7 @@ impl Daemon {
                 Some(one) if stays(one, wanted, &config) => interfaces.push(one.clone()),
                 Some(_) => {}
                 None => {
-                    let one = open_one(&config, wanted, &locals);
+                    let one = open_one(&config, wanted, &locals, &mut None);
                     interfaces.push(one.map_err(ReloadError::Start)?);
                 }
             }
@@ -407,7 +407,7 @@ impl Daemon {
         kept: Vec<Interface>,
     ) -> Result<(Vec<Interface>, Vec<WantReceiver>), StartError> {
         let locals = plane.locals().into_iter().collect();
-        let interfaces = open(config, plane.ports(), &locals, kept)?;
+        let interfaces = open(config, plane.ports(), &locals, kept, &mut None)?;
         if let Some(block_lists) = &self.block_lists {
             block_lists.attach(&interfaces)?;
         }

@@ -1,4 +1,4 @@
-//! Replaces the workers when a device has been replaced or its MTU has grown.
+//! Replaces the workers when a device has been replaced or its MTU has grown, and when a worker has panicked.
 //!
 //! An AF_XDP socket belongs to one device, and its frames have one size. If another device has
 //! replaced a deleted one, or if packets no longer fit the frames, the workers stop and new ones
@@ -15,7 +15,11 @@
 //! flows are kept; packets that wait are dropped, each with its counter. A device that cannot be
 //! served has a placeholder port, and is tried again: first after a second, then with twice the
 //! delay each time, up to [`MAX_PAUSE`].
+//!
+//! A worker that panics is replaced in the same way, at most [`MAX_PANICS`] times in [`PANIC_INTERVAL`]: a packet that
+//! arrives again and again may make each worker panic. After that the daemon ends, and the kernel gets the interfaces.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -33,6 +37,10 @@ use config::Config;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
+/// The panics of workers after which the daemon continues, in this time.
+const MAX_PANICS: usize = 3;
+const PANIC_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The state that decides when workers are replaced.
 #[derive(Debug)]
 pub(super) struct Remaking {
@@ -43,6 +51,8 @@ pub(super) struct Remaking {
     /// The earliest time of the next replacement, unless a state changes before.
     next: Instant,
     pause: Duration,
+    /// The times of the last panics of workers, the oldest first.
+    panics: VecDeque<Instant>,
     notices: Vec<String>,
 }
 
@@ -50,7 +60,17 @@ impl Remaking {
     /// Starts with workers whose frames hold packets of up to `mtu` bytes.
     pub(super) fn new(mtu: usize) -> Self {
         let (next, seen, notices) = (Instant::now(), Vec::new(), Vec::new());
-        Self { mtu, seen, next, pause: FIRST_PAUSE, notices }
+        Self { mtu, seen, next, pause: FIRST_PAUSE, panics: VecDeque::new(), notices }
+    }
+
+    /// Records a panic, and returns whether the daemon continues.
+    fn continues_after_panic(&mut self, now: Instant) -> bool {
+        self.panics.push_back(now);
+        if self.panics.len() <= MAX_PANICS {
+            return true;
+        }
+        let before = self.panics.pop_front();
+        before.is_none_or(|before| now.duration_since(before) > PANIC_INTERVAL)
     }
 
     /// Records the MTU of new workers.
@@ -107,6 +127,26 @@ impl Daemon {
         if let Err(error) = self.remake() {
             self.remaking.notices.push(format!("cannot restart the workers: {error}"));
             // No worker forwards any more: the service must end, and reports that.
+            self.control = None;
+        }
+    }
+
+    /// Replaces the workers if one has panicked.
+    pub(super) fn replace_panicked(&mut self) {
+        let panicked = self.workers.panicked();
+        if panicked.is_empty() {
+            return;
+        }
+        let which: Vec<_> = panicked.iter().map(|number| format!("worker-{number}")).collect();
+        let which = which.join(", ");
+        log::error!("{which}: panicked, which is a bug; please report the message above");
+        if !self.remaking.continues_after_panic(Instant::now()) {
+            log::error!("{which}: {MAX_PANICS} panics in {} s before", PANIC_INTERVAL.as_secs());
+            // The thread remains dead, so that the service ends.
+            return;
+        }
+        if let Err(error) = self.remake() {
+            log::error!("cannot restart the workers: {error}");
             self.control = None;
         }
     }
@@ -170,5 +210,22 @@ impl Daemon {
         };
         let hooks = hook_frames.map(|frames| HookFactory { frames, make: &mut make });
         start(config, interfaces, host.as_ref(), its, view.counters(), hooks, unserved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_panics_than_the_limit_within_a_minute_end_the_daemon() {
+        let mut remaking = Remaking::new(1500);
+        let start = Instant::now();
+        let mut panic_at =
+            |seconds| remaking.continues_after_panic(start + Duration::from_secs(seconds));
+        assert!([0, 1, 2].into_iter().all(&mut panic_at));
+        assert!(panic_at(61), "the first was more than a minute ago");
+        assert!(panic_at(62), "so was the second");
+        assert!(!panic_at(62), "the fourth in a minute");
     }
 }

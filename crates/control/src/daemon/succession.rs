@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use port::af_xdp::bpf::StoredLink;
 use port::af_xdp::{self, Interface};
 
 use super::{Daemon, GuardSuccession, RouteOrigin};
@@ -264,13 +265,21 @@ pub(super) struct Inherited {
 }
 
 /// Prepares the interfaces of a configuration: those of the predecessor, whose programs stay attached, or else new ones.
+/// A stored link that is of none of them is detached.
 pub(super) fn prepare_interfaces(
     config: &Config,
     ports: &Ports,
     locals: &af_xdp::Locals,
     predecessor: Option<&mut Predecessor>,
+    mut stored: Option<StoredLink>,
 ) -> Result<Vec<Interface>, StartError> {
-    let Some(predecessor) = predecessor else { return open(config, ports, locals, Vec::new()) };
+    let Some(predecessor) = predecessor else {
+        let interfaces = open(config, ports, locals, Vec::new(), &mut stored)?;
+        if let Some(stored) = stored {
+            stored.detach();
+        }
+        return Ok(interfaces);
+    };
     let differ = |name: &str| {
         let reason = format!(
             "{name}: the running program has another configuration of this interface (`fingerpost reload` first)"

@@ -123,7 +123,12 @@ impl Scrape {
             "polls",
             "Polls of all ports, with or without packets; if it does not grow, the worker hangs",
         );
-        to.counter(&metric, each(|item| item.polls))
+        to.counter(&metric, each(|item| item.polls))?;
+        let metric = family(
+            "worker_panics",
+            "Panics of a worker, after which new workers start; each is a bug: report the message in the log",
+        );
+        to.counter(&metric, each(|item| item.panics))
     }
 
     pub(super) fn encode_tables(&self, to: &mut Writer<'_>) -> fmt::Result {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use port::{Arena, Port, PortStats};
 
 use super::{SuspendedState, Worker};
+use crate::batch::SIZE;
 use crate::capture::Point;
 use crate::hold::Held;
 use crate::icmp_errors::{Admission, Pending};
@@ -123,6 +124,32 @@ impl<L> Worker<L> {
         });
         self.close();
         SuspendedState { hook, handed }
+    }
+
+    /// Ends a worker whose turn has panicked: its ports send the packets that they have accepted and receive no more.
+    /// Returns what [`suspend`](Self::suspend) returns. Packets that have no verdict yet, also those that waited in
+    /// the ports, get one by
+    /// [`WorkerStats::abandon`]; the bytes of those that were not counted yet stay uncounted.
+    pub fn abandon(mut self) -> SuspendedState {
+        let uncounted = self.turn_end.saturating_sub(self.stats.packets_received());
+        if uncounted > 0 {
+            self.stats.received(uncounted, 0);
+        }
+        self.retire();
+        for lane in self.lanes.iter_mut().filter(|lane| !lane.handed) {
+            // More than a port can hold, so that one that never ends does not matter.
+            for _ in 0..1024 {
+                self.frames.clear();
+                let waiting = lane.port.receive(&mut self.arena, SIZE, &mut self.frames);
+                if waiting == 0 {
+                    break;
+                }
+                let lengths = self.frames.iter().map(|frame| frame.len() as u64);
+                self.stats.received(waiting as u64, lengths.sum());
+            }
+            lane.port.flush(&mut self.arena);
+        }
+        self.suspend()
     }
 
     pub(super) fn hook(&self) -> Option<&dyn PacketHook> {

@@ -246,13 +246,15 @@ fn every_verdict_has_a_test_that_leads_to_it() {
         let by_port = matches!(verdict, Verdict::TxFull | Verdict::NoHost);
         let by_port = by_port || matches!(verdict, Verdict::Spoofed | Verdict::ForwardingOff);
         let by_waiting = verdict == Verdict::Unresolved;
+        // root_reload.rs of the router.
+        let by_panic = verdict == Verdict::WorkerPanicked;
         // The tests of a port's own counters: losses.rs, and control.rs and root_start.rs of the
         // router.
         let by_port = by_port || verdict.is_ports();
         let by_punts = is_of_punts(verdict) || is_of_icmp_errors(verdict);
         let by_lists = is_of_access_lists(verdict) || is_of_queues(verdict);
         assert!(
-            by_hand || by_waiting || by_port || by_punts || by_lists,
+            by_hand || by_waiting || by_port || by_punts || by_lists || by_panic,
             "no packet ends as {verdict:?}"
         );
     }
@@ -278,7 +280,9 @@ fn drawn_and_spoilt_packets_end_as_in_the_model() {
         let by_punts = is_of_punts(verdict) || is_of_icmp_errors(verdict);
         let by_state = by_state || by_punts || verdict.is_gates() || verdict.is_ports();
         let by_state = by_state || verdict.is_grantors() || is_of_access_lists(verdict);
-        let by_state = by_state || is_of_queues(verdict) || verdict == Verdict::ForwardingOff;
+        let by_state = by_state || is_of_queues(verdict);
+        let by_state =
+            by_state || matches!(verdict, Verdict::ForwardingOff | Verdict::WorkerPanicked);
         assert!(by_state || met >= 100, "{verdict:?} met {met} times");
     }
 }

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::bpf::{AttachError, Link, LoadError, Mode};
+use super::bpf::{Link, LoadError, Mode, StoredLink};
 use super::counters::SocketCounters;
 use super::descriptor;
 use super::device::{self, ChannelCount, Device, TagRemoval, dropped};
@@ -42,10 +42,12 @@ use super::steer::{
 };
 use crate::PortStats;
 
+mod attach;
 mod extension;
 mod refused;
 mod succession;
 
+use attach::{adopt_or_attach, attach, attach_error, program_error};
 use refused::Refused;
 pub use succession::{InterfaceCounts, InterfaceHandover};
 
@@ -179,9 +181,17 @@ impl Attachment {
 
     /// Detaches the program, and puts back what the device had before.
     fn release(&mut self) {
-        (self.link, self.tag_removal) = (None, None);
+        self.detach();
+        self.tag_removal = None;
         self.rss = None;
         self.channels = None;
+    }
+
+    /// Detaches the program.
+    fn detach(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.detach();
+        }
     }
 }
 
@@ -210,7 +220,7 @@ impl Interface {
         choice: ModeChoice,
     ) -> Result<Self, Error> {
         let load = |mac| Steering::new(mac, queues, locals);
-        Self::acquire(name, queues, choice, load)
+        Self::acquire(name, queues, choice, load, &mut None)
     }
 
     /// The same for a router beside the host: it leaves packets that are too long for the sockets to the
@@ -226,10 +236,11 @@ impl Interface {
         choice: ModeChoice,
     ) -> Result<Self, Error> {
         let load = |mac| Steering::for_router(mac, queues, locals);
-        Self::acquire(name, queues, choice, load)
+        Self::acquire(name, queues, choice, load, &mut None)
     }
 
-    /// The same for a gate, which may drop packets there by `drops`.
+    /// The same for a gate, which may drop packets there as `early` states. The program replaces that of the `stored`
+    /// link in one step, if that is of this device.
     ///
     /// # Errors
     ///
@@ -240,9 +251,10 @@ impl Interface {
         locals: &Locals,
         choice: ModeChoice,
         early: EarlyDropConfig,
+        stored: &mut Option<StoredLink>,
     ) -> Result<Self, Error> {
         let load = |mac| Steering::for_gate(mac, queues, locals, early);
-        Self::acquire(name, queues, choice, load)
+        Self::acquire(name, queues, choice, load, stored)
     }
 
     fn acquire(
@@ -250,6 +262,7 @@ impl Interface {
         queues: u32,
         choice: ModeChoice,
         load: impl FnOnce([u8; 6]) -> Result<Steering, LoadError>,
+        stored: &mut Option<StoredLink>,
     ) -> Result<Self, Error> {
         let device = Device::find(name)?;
         // Not every driver reports the queues; bind checks them then.
@@ -268,7 +281,8 @@ impl Interface {
         let steering = load(mac).map_err(|error| program_error(error, name, &[BPF, NET_ADMIN]))?;
         // Before the program is attached, since some drivers restart their queues for either.
         let tag_removal = TagRemoval::turn_off(name);
-        let (link, fallback) = attach(&steering, index, choice);
+        let stored = stored.take_if(|stored| stored.interface().is_ok_and(|of| of == index));
+        let (link, fallback) = adopt_or_attach(&steering, index, choice, stored);
         let link = link.map_err(|error| attach_error(error, name, mtu))?;
         let device_queues = device::queues(name).unwrap_or(queues);
         let attachment = Attachment {
@@ -402,7 +416,7 @@ impl Interface {
         if there == now.device_queues || now.link.is_none() {
             return Ok(there);
         }
-        now.link = None;
+        now.detach();
         let (link, fallback) = attach(&self.0.steering, now.index, self.0.choice);
         let link = link.map_err(|error| attach_error(error, &now.name, now.mtu))?;
         (now.mode, now.device_queues) = (link.mode(), there);
@@ -728,67 +742,5 @@ impl Interface {
 
     pub(super) fn steering(&self) -> &Steering {
         &self.0.steering
-    }
-}
-
-/// Attaches the program as `choice` allows; returns the reason against the driver, if that was
-/// tried.
-fn attach(
-    steering: &Steering,
-    index: u32,
-    choice: ModeChoice,
-) -> (Result<Link, AttachError>, Option<String>) {
-    let attach = |mode| Link::attach(&steering.program(), index, mode);
-    match choice {
-        ModeChoice::Generic => (attach(Mode::Generic), None),
-        _ => match attach(Mode::Native) {
-            Err(
-                why @ (AttachError::Unsupported
-                | AttachError::Queues
-                | AttachError::Mtu
-                | AttachError::Other(_)),
-            ) if choice == ModeChoice::Auto => (attach(Mode::Generic), Some(why.to_string())),
-            other => (other, None),
-        },
-    }
-}
-
-/// Returns the error of a program that was not loaded; `rights` are those that it takes.
-fn program_error(error: LoadError, name: &str, rights: &[Capability]) -> Error {
-    match error.cause.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) if error.log.is_empty() => {
-            Error::system("load the steering program", name, rights, error.cause)
-        }
-        _ => Error::Program(error),
-    }
-}
-
-fn attach_error(error: AttachError, name: &str, mtu: usize) -> Error {
-    let interface = name.to_owned();
-    let native =
-        |because| Error::NoMode { interface: name.to_owned(), mode: "native XDP", because };
-    match error {
-        AttachError::Permission => Error::system(
-            "attach the steering program",
-            name,
-            &[NET_ADMIN, BPF],
-            io::Error::from_raw_os_error(libc::EPERM),
-        ),
-        AttachError::NoInterface => Error::NoInterface { interface },
-        AttachError::Busy => Error::OtherProgram { interface },
-        AttachError::Unsupported => native("the driver has none (choose `auto` or `generic`)"),
-        AttachError::Queues => native(
-            "the interface has fewer receive queues than its peer has transmit queues (set them equal with `ethtool -L`, or choose `auto` or `generic`)",
-        ),
-        // A page, less the headroom and the kernel's data behind a packet.
-        AttachError::Mtu => Error::MtuTooLarge {
-            interface,
-            mtu,
-            limit: 3506,
-            limited_by: "native XDP, one page a packet,",
-        },
-        AttachError::Other(source) => {
-            Error::System { doing: "attach the steering program", interface, source }
-        }
     }
 }

@@ -11,19 +11,25 @@
 //! A process that takes over from another one gets a copy of its descriptor ([`Link::succeed`]). Both then
 //! have the same attachment, and the drop of the copy leaves it to the predecessor until the successor
 //! [owns](Link::own) it.
+//!
+//! A service manager may have a copy, too ([`Link::store`]): the program then stays attached when the process ends, and
+//! the next process puts its own program in its place ([`StoredLink`]).
 
 #![expect(unsafe_code, reason = "bpf(2)")]
 
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use serde::{Deserialize, Serialize};
 
 use super::Program;
 use super::program::{ATTACH_EGRESS, ATTACH_XDP};
-use super::sys::{self, Command};
+use super::sys::{self, Command, LinkInfo, ObjectInfo};
+
+/// The type of links of XDP programs (`BPF_LINK_TYPE_XDP`).
+const XDP_LINK: u32 = 6;
 
 /// The place in the kernel at which the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,11 +52,22 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The descriptor of a link; dropping it detaches the program, unless another process owns the link.
+/// The owner of a link, which detaches the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// This process, at the drop.
+    Process,
+    /// The process that this one takes over from.
+    Predecessor,
+    /// This process before its end; at its end the service manager, which has a copy of the descriptor.
+    ServiceManager,
+}
+
+/// The descriptor of a link; dropping it detaches the program if this process owns it.
 #[derive(Debug)]
 struct Attached {
     fd: OwnedFd,
-    is_owned: bool,
+    owner: Owner,
 }
 
 impl Attached {
@@ -60,19 +77,35 @@ impl Attached {
         // SAFETY: the arm of this command, which holds no pointer; it makes a
         // descriptor.
         let fd = unsafe { sys::open(Command::LinkCreate, &mut attr) }?;
-        Ok(Self { fd, is_owned: true })
+        Ok(Self { fd, owner: Owner::Process })
+    }
+
+    fn detach(&self) -> io::Result<()> {
+        let mut attr = sys::LinkDetach { link_fd: self.fd.as_raw_fd() as u32 };
+        // SAFETY: the arm of this command, which holds no pointer.
+        unsafe { sys::bpf(Command::LinkDetach, &mut attr) }.map(drop)
+    }
+
+    fn info(&self) -> io::Result<LinkInfo> {
+        let mut info = LinkInfo::default();
+        let mut attr = ObjectInfo {
+            fd: self.fd.as_raw_fd() as u32,
+            info_len: size_of::<LinkInfo>() as u32,
+            info: (&raw mut info) as u64,
+        };
+        // SAFETY: the arm of this command; its pointer is that of a live struct of plain numbers, of the stated length,
+        // that nothing else uses during the call.
+        unsafe { sys::bpf(Command::ObjectInfo, &mut attr) }?;
+        Ok(info)
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if !self.is_owned {
-            return;
+        if self.owner == Owner::Process {
+            // Linux before 5.10 has no such command; the descriptor is closed next in any case.
+            let _ = self.detach();
         }
-        let mut attr = sys::LinkDetach { link_fd: self.fd.as_raw_fd() as u32 };
-        // Linux before 5.10 has no such command; the descriptor is closed next in any case. SAFETY:
-        // the arm of this command, which holds no pointer.
-        let _ = unsafe { sys::bpf(Command::LinkDetach, &mut attr) };
     }
 }
 
@@ -117,12 +150,40 @@ impl Link {
     /// Shares the link of a predecessor, by a copy of its descriptor: the predecessor owns it, and its program
     /// stays.
     pub fn succeed(fd: OwnedFd, mode: Mode) -> Self {
-        Self { attached: Attached { fd, is_owned: false }, mode }
+        Self { attached: Attached { fd, owner: Owner::Predecessor }, mode }
     }
 
     /// Owns the link from now on: the drop of this value detaches the program.
     pub fn own(&mut self) {
-        self.attached.is_owned = true;
+        self.attached.owner = Owner::Process;
+    }
+
+    /// Returns a copy of the descriptor for a service manager: the drop of this value leaves the program attached from
+    /// now on, for as long as the copy is open.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if no descriptor is left; the drop detaches as before.
+    pub fn store(&mut self) -> io::Result<OwnedFd> {
+        let copy = self.attached.fd.try_clone()?;
+        self.attached.owner = Owner::ServiceManager;
+        Ok(copy)
+    }
+
+    /// Detaches the program, also if a service manager has a copy of the descriptor; that of a predecessor stays.
+    pub fn detach(mut self) {
+        if self.attached.owner == Owner::ServiceManager {
+            self.attached.owner = Owner::Process;
+        }
+    }
+
+    /// Returns the kernel's number of the link, which it does not use again.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn id(&self) -> io::Result<u32> {
+        Ok(self.attached.info()?.id)
     }
 
     /// Puts `program` in the place of the present one: each frame passes through one of the two.
@@ -149,6 +210,68 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.attached.fd.as_fd()
+    }
+}
+
+/// A link of a process that has ended, kept by the service manager: its program is attached. Dropping the value leaves
+/// that so.
+#[derive(Debug)]
+pub struct StoredLink(Link);
+
+impl StoredLink {
+    /// Takes the descriptor of this number, that the service manager has passed; `mode` is the place at which the
+    /// program runs. The number itself stays open until the process ends.
+    ///
+    /// # Errors
+    ///
+    /// The system's: it is not open, or not the link of an XDP program.
+    pub fn open(number: RawFd, mode: Mode) -> io::Result<Self> {
+        // SAFETY: the call takes no pointer, and fails if the descriptor is not open.
+        let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+        if copy < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor for this call, so nothing else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(copy) };
+        let attached = Attached { fd, owner: Owner::ServiceManager };
+        match attached.info()?.link_type {
+            XDP_LINK => Ok(Self(Link { attached, mode })),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not the link of an XDP program")),
+        }
+    }
+
+    /// Returns the index of the interface; 0 if that has gone.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn interface(&self) -> io::Result<u32> {
+        Ok(self.0.attached.info()?.ifindex)
+    }
+
+    /// Puts `program` in place of the attached one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Link::replace`]; nothing is attached any more.
+    pub(in crate::af_xdp) fn adopt(self, program: &Program) -> io::Result<Link> {
+        match self.0.replace(program) {
+            Ok(()) => Ok(self.0),
+            Err(error) => {
+                self.detach();
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the place at which the program runs.
+    pub fn mode(&self) -> Mode {
+        self.0.mode()
+    }
+
+    /// Detaches the program.
+    pub fn detach(self) {
+        self.0.detach();
     }
 }
 

@@ -40,7 +40,7 @@ pub mod tracepoint;
 
 pub use asm::{Assembler, Code};
 pub use btf::Btf;
-pub use link::{AttachError, EgressLink, Link, Mode};
+pub use link::{AttachError, EgressLink, Link, Mode, StoredLink};
 pub use map::{Kind, Map};
 pub use mapped_array::MappedArray;
 pub use program::{LiveRun, LoadError, Program, TestRun};

@@ -20,6 +20,7 @@ pub(super) enum Command {
     MapDelete = 3,
     ProgramLoad = 5,
     ProgramTestRun = 10,
+    ObjectInfo = 15,
     RawTracepointOpen = 17,
     MapUpdateBatch = 26,
     LinkCreate = 28,
@@ -129,6 +130,26 @@ pub(super) struct LinkUpdate {
 #[repr(C)]
 pub(super) struct LinkDetach {
     pub(super) link_fd: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct ObjectInfo {
+    pub(super) fd: u32,
+    pub(super) info_len: u32,
+    pub(super) info: u64,
+}
+
+/// The kernel's description of the link of an XDP program (`struct bpf_link_info`).
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct LinkInfo {
+    pub(super) link_type: u32,
+    pub(super) id: u32,
+    pub(super) program_id: u32,
+    pub(super) pad: u32,
+    pub(super) ifindex: u32,
+    pub(super) pad2: u32,
 }
 
 /// Calls `bpf(2)`; the result depends on the command.
