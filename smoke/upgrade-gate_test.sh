@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The installed program takes over from a running gate under a flood, again and again: no packet passes ungated, no
-# granted flow is silent for a second, no TCP connection ends, and no flow is forgotten.
+# granted flow is silent for a second, no TCP connection ends, no flow is forgotten, and no counter of the gate starts again.
 #
 #   client c0 ── f0 gate g0 ── t0 grantor s0 ── v0 server      10.1.0.x │ 10.2.0.x │ 192.0.2.x
 #
@@ -67,6 +67,13 @@ wait_for 10 grep -q connected "$work/connection" || fail "no TCP connection to t
 flooded() { [ "$(show -j gate | json 'print(d[0]["table"]["flows"])')" -gt 1000 ]; }
 wait_for 20 flooded || fail "the flood does not arrive: $(show gate)"
 
+# The counters of the gate's decisions, of its table and of the rules of its policy.
+counts() {
+    show -j gate | json 'g = d[0]
+rule, = [rule for rule in g["policies"] if rule["policy"] == "192.0.2.0/24"]
+print(g["packets"]["received"], g["packets"]["granted"], g["table"]["inserted"], g["decisions"]["decided"], rule["packets"]["granted"])'
+}
+least=$(counts)
 begin=$(monotonic)
 for number in $(seq "$upgrades"); do
     [ $((number % 2)) = 0 ] && install
@@ -76,6 +83,10 @@ for number in $(seq "$upgrades"); do
     gate=$(sed -n 's/^process \([0-9]*\) has taken over;.*/\1/p' "$work/said")
     wait_for 20 eval "! kill -0 $before 2>/dev/null" || fail "process $before does not end"
     all_granted || fail "upgrade $number: flows are forgotten: $(show flows | head -20)"
+    now=$(counts)
+    "$python" -c 'import sys; a, b = (text.split() for text in sys.argv[1:]); assert len(a) == len(b) == 5 and all(int(x) <= int(y) for x, y in zip(a, b)), (a, b)' \
+        "$least" "$now" || fail "upgrade $number: counters start again"
+    least=$now
 done
 sleep 1
 until=$(monotonic)

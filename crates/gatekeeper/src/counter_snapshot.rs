@@ -119,6 +119,9 @@ const COUNTERS: [Definition; 62] = [
     }),
 ];
 
+/// The number of all numbers.
+const NUMBERS: usize = COUNTERS.len() + 2 * Verdict::GATE_COUNT;
+
 /// The numbers of one worker.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -126,6 +129,8 @@ pub struct CounterSnapshot {
     numbers: [AtomicU64; COUNTERS.len()],
     /// Packets and bytes, by the reasons in [`Verdict::GATE`].
     drops: [[AtomicU64; 2]; Verdict::GATE_COUNT],
+    /// The counters of another process that these continue, in the order of [`counter_names`].
+    past: [AtomicU64; NUMBERS],
     ledger: Arc<RuleCounters>,
 }
 
@@ -134,6 +139,7 @@ impl Default for CounterSnapshot {
         Self {
             numbers: [const { AtomicU64::new(0) }; COUNTERS.len()],
             drops: [const { [const { AtomicU64::new(0) }; 2] }; Verdict::GATE_COUNT],
+            past: [const { AtomicU64::new(0) }; NUMBERS],
             ledger: Arc::default(),
         }
     }
@@ -161,8 +167,20 @@ impl CounterSnapshot {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (CounterGroup, &'static str, u64)> {
         let numbers = self.numbers.iter();
         let drops = [0, 1].into_iter().flat_map(|i| self.drops.iter().map(move |drop| &drop[i]));
-        let each = counter_names().zip(numbers.chain(drops));
-        each.map(|((group, name), number)| (group, name, number.load(Ordering::Relaxed)))
+        let each = counter_names().zip(numbers.chain(drops)).zip(&self.past);
+        each.map(|(((group, name), number), past)| {
+            let all = number.load(Ordering::Relaxed) + past.load(Ordering::Relaxed);
+            (group, name, all)
+        })
+    }
+
+    /// Continues the counters of another process, which `count` returns by group and name. Gauges are of this one.
+    pub(crate) fn continue_counts(&self, count: impl Fn(CounterGroup, &'static str) -> u64) {
+        for ((group, name), past) in counter_names().zip(&self.past) {
+            if !is_gauge(group, name) {
+                past.store(count(group, name), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Returns the number of packets with this verdict.
@@ -206,5 +224,20 @@ pub(crate) fn is_gauge(group: CounterGroup, name: &str) -> bool {
         ),
         CounterGroup::Link => matches!(name, "requests_waiting" | "waiting" | "highest_priority"),
         _ => false,
+    }
+}
+
+/// Returns the name of a number together with that of its group.
+pub(crate) fn full_name(group: CounterGroup, name: &str) -> String {
+    format!("{}.{name}", part(group))
+}
+
+fn part(group: CounterGroup) -> &'static str {
+    match group {
+        CounterGroup::Packets => "packets",
+        CounterGroup::Bytes => "bytes",
+        CounterGroup::Table => "table",
+        CounterGroup::Decisions => "decisions",
+        CounterGroup::Link => "link",
     }
 }

@@ -8,8 +8,7 @@ use api::{AttackReport, Item, Order, Request};
 use bundle::Command;
 
 use super::controller::GateController;
-use super::counter_snapshot::{CounterGroup, is_gauge};
-use super::succession::InheritedState;
+use super::counter_snapshot::{CounterGroup, full_name, is_gauge};
 use control::exposition::Writer;
 use control::metrics::encode_distribution;
 use control::role::{Number, Role};
@@ -78,7 +77,7 @@ impl Role for GateController {
     }
 
     fn state(&self) -> Value {
-        json!(InheritedState { cookie_secrets: self.cookie_secrets().map(|s| s.to_words()) })
+        json!(self.inherited_state())
     }
 }
 
@@ -93,15 +92,5 @@ impl SampleSource for GateController {
 }
 
 fn gate_number((about, name, value): (CounterGroup, &'static str, u64)) -> Number {
-    Number { name: format!("{}.{name}", part(about)), value, gauge: is_gauge(about, name) }
-}
-
-fn part(about: CounterGroup) -> &'static str {
-    match about {
-        CounterGroup::Packets => "packets",
-        CounterGroup::Bytes => "bytes",
-        CounterGroup::Table => "table",
-        CounterGroup::Decisions => "decisions",
-        CounterGroup::Link => "link",
-    }
+    Number { name: full_name(about, name), value, gauge: is_gauge(about, name) }
 }

@@ -17,6 +17,9 @@
 //! directly after the former owner's policy never reuses its line, because a worker might still count
 //! on it.
 //!
+//! **A successor** continues the counts of the rules of its predecessor, by prefix: what a rule had counted there is below its
+//! zero here.
+//!
 //! Packets about which no rule decides (without a route, or of blocked sources) count as `none`, and so
 //! do the packets that the XDP program drops before a worker sees them.
 
@@ -29,6 +32,10 @@ use gate::policy::{MAX_RULE_IDS, RuleId};
 use super::config::{MAX_COUNTED_RULES, Rule, Rules};
 
 const _: () = assert!(2 * MAX_COUNTED_RULES <= MAX_RULE_IDS);
+
+/// The names of groups of rules.
+const OTHERS: &str = "others";
+const NONE: &str = "none";
 
 /// A line of the ledgers.
 #[derive(Clone, Debug)]
@@ -48,6 +55,9 @@ pub(super) struct RuleIds {
     slots: Vec<Slot>,
     /// The counts of removed rules whose lines were reused.
     removed: OutcomeCounts,
+    /// The counts of another process: of the rules without a line, and of no rule.
+    past_others: OutcomeCounts,
+    past_none: OutcomeCounts,
     reloads: u64,
 }
 
@@ -68,9 +78,9 @@ impl fmt::Display for RuleGroup<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rule(rule) => rule.prefix.fmt(f),
-            Self::Others => f.write_str("others"),
+            Self::Others => f.write_str(OTHERS),
             Self::Removed => f.write_str("removed"),
-            Self::None => f.write_str("none"),
+            Self::None => f.write_str(NONE),
         }
     }
 }
@@ -87,8 +97,26 @@ impl RuleIds {
         Self {
             slots: (0..MAX_RULE_IDS).map_while(slot).collect(),
             removed: OutcomeCounts::default(),
+            past_others: OutcomeCounts::default(),
+            past_none: OutcomeCounts::default(),
             reloads: 0,
         }
+    }
+
+    /// Continues the counts of another process, by the names that [`counts`](Self::counts) has given to the groups. Those of a rule that this
+    /// policy does not count by itself are those of removed rules.
+    pub(super) fn continue_counts(&mut self, name: &str, past: OutcomeCounts) {
+        let owner = |slot: &&mut Slot| slot.owner.is_some_and(|prefix| prefix.to_string() == name);
+        if let Some(slot) = self.slots.iter_mut().find(owner) {
+            slot.zero = minus(slot.zero, past);
+            return;
+        }
+        let group = match name {
+            OTHERS => &mut self.past_others,
+            NONE => &mut self.past_none,
+            _ => &mut self.removed,
+        };
+        *group = plus(*group, past);
     }
 
     /// Assigns lines to the rules of the next policy, and returns the counters to use once it is in
@@ -140,9 +168,9 @@ impl RuleIds {
         };
         let mut all: Vec<_> = rules.rules.iter().filter_map(of_rule).collect();
         let free = self.slots.iter().filter(|slot| slot.owner.is_none());
-        all.push((RuleGroup::Others, sum(ledgers, RuleId::OTHERS)));
+        all.push((RuleGroup::Others, plus(self.past_others, sum(ledgers, RuleId::OTHERS))));
         all.push((RuleGroup::Removed, free.map(counts).fold(self.removed, plus)));
-        all.push((RuleGroup::None, sum(ledgers, RuleId::NONE)));
+        all.push((RuleGroup::None, plus(self.past_none, sum(ledgers, RuleId::NONE))));
         all
     }
 }
@@ -316,6 +344,32 @@ mod tests {
             ("none", 1),
         ];
         assert_eq!(rig.packets(), named(&all));
+    }
+
+    #[test]
+    fn successor_continues_the_counts_of_its_predecessor_by_prefix() {
+        let mut before = Rig::new(rules([1, 2, 3]));
+        (1..5).for_each(|number| before.send(number, 10 * u64::from(number)));
+        // Another policy: 1 has gone, 4 is new.
+        let mut after = Rig::new(rules([4, 3, 2]));
+        for (group, past) in before.counters.counts(&before.rules, &before.each()) {
+            after.counters.continue_counts(&group.to_string(), past);
+        }
+        after.sent = before.sent;
+        (1..5).for_each(|number| after.send(number, 1));
+        let all = [
+            ("10.0.4.0/24", 1),
+            ("10.0.3.0/24", 31),
+            ("10.0.2.0/24", 21),
+            ("removed", 10),
+            ("none", 41),
+        ];
+        assert_eq!(after.packets(), named(&all));
+        // And by a reload that removes a rule with a past.
+        after.reload(rules([4, 3]));
+        after.send(3, 1);
+        let all = [("10.0.4.0/24", 1), ("10.0.3.0/24", 32), ("removed", 31), ("none", 41)];
+        assert_eq!(after.packets(), named(&all));
     }
 
     #[test]

@@ -10,12 +10,17 @@
 //! The predecessor stops to read decisions before its workers stop, and its hooks apply those that they have received
 //! before they export their flows: a decision is in a flow, or still in a socket.
 //!
-//! Limits: the counters of policies and of the gate's table start again; those of packets continue. The session of the decision protocol is a new one, as after a restart.
+//! Counters continue, by name and by the prefix of a rule. The state of the role has those of the workers; those of XDP programs are the
+//! interfaces'.
+//!
+//! Limits: gauges start again. The session of the decision protocol is a new one, as after a restart.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use control::daemon::GuardSuccession;
 use gate::cookie::Secrets;
+use gate::gate::{Count, OutcomeCounts, RuleOutcome};
 use gate::state::Stamp;
 use port::af_xdp::Interface;
 use serde::{Deserialize, Serialize};
@@ -31,6 +36,28 @@ use super::saved_flows::{self, SavedFlow};
 pub(super) struct InheritedState {
     /// The secrets of SYN cookies, as words.
     pub(super) cookie_secrets: Option<[u64; 5]>,
+    /// The sums of the workers' counters, by group and name.
+    #[serde(default)]
+    pub(super) counters: BTreeMap<String, u64>,
+    /// Packets and bytes by rule and outcome.
+    #[serde(default)]
+    pub(super) rules: BTreeMap<String, BTreeMap<String, [u64; 2]>>,
+}
+
+/// Returns the counts of a rule by the names of outcomes.
+pub(super) fn named_outcomes(counts: &OutcomeCounts) -> BTreeMap<String, [u64; 2]> {
+    let named = |(outcome, count): (RuleOutcome, Count)| {
+        (outcome.name().to_owned(), [count.packets, count.bytes])
+    };
+    counts.iter().map(named).collect()
+}
+
+/// The reverse of [`named_outcomes`]; an outcome that is missing counts as zero.
+pub(super) fn outcomes_of(named: &BTreeMap<String, [u64; 2]>) -> OutcomeCounts {
+    OutcomeCounts::from_fn(|outcome| {
+        let [packets, bytes] = named.get(outcome.name()).copied().unwrap_or_default();
+        Count { packets, bytes }
+    })
 }
 
 /// The successor's part of the gate.
@@ -96,6 +123,7 @@ impl GuardSuccession for GateSuccession<'_> {
         let flows = saved_flows::inherited(&flows, self.workers).map_err(damaged)?;
         let count = self.set_flows(flows);
         log::info!(flows = count; "{count} flows taken over");
+        self.controller.continue_counters(&state);
         if let Some(words) = state.cookie_secrets {
             self.controller.set_cookie_secrets(Secrets::from_words(words));
         }

@@ -3,12 +3,15 @@
 //! The packets that the XDP program dropped are added as if a worker had dropped them. Their rule is
 //! unknown, so that they count for no rule.
 
+use std::collections::BTreeMap;
+
 use datapath::Verdict;
 use gate::gate::{Count, OutcomeCounts, RuleCounters, RuleOutcome};
 
 use super::{ActiveRules, GateController, lock};
-use crate::counter_snapshot::CounterGroup;
+use crate::counter_snapshot::{CounterGroup, full_name, is_gauge};
 use crate::rule_ids::RuleGroup;
+use crate::succession::{InheritedState, named_outcomes, outcomes_of};
 use api::RuleTraffic;
 
 /// The packets and bytes that the XDP program has dropped, by reason.
@@ -81,6 +84,38 @@ impl GateController {
     /// Returns the workers' counters by rule.
     pub(super) fn ledgers(&self) -> Vec<&RuleCounters> {
         self.counters.iter().map(|counters| &**counters.ledger()).collect()
+    }
+
+    /// Returns the state for a successor, once the workers have stopped.
+    pub(crate) fn inherited_state(&self) -> InheritedState {
+        let mut counters = BTreeMap::new();
+        for (group, name, value) in self.counters.iter().flat_map(|counters| counters.iter()) {
+            if value > 0 && !is_gauge(group, name) {
+                *counters.entry(full_name(group, name)).or_default() += value;
+            }
+        }
+        let active = lock(&self.rules);
+        let counts = active.counters.counts(&active.rules, &self.ledgers());
+        let rules =
+            counts.iter().map(|(group, counts)| (group.to_string(), named_outcomes(counts)));
+        InheritedState {
+            cookie_secrets: self.cookie_secrets().map(|secrets| secrets.to_words()),
+            counters,
+            rules: rules.collect(),
+        }
+    }
+
+    /// Continues the counters of a predecessor.
+    pub(crate) fn continue_counters(&self, state: &InheritedState) {
+        // One worker has those of all; readers add them up.
+        if let Some(first) = self.counters.first() {
+            let past = |group, name| state.counters.get(&full_name(group, name)).copied();
+            first.continue_counts(|group, name| past(group, name).unwrap_or_default());
+        }
+        let mut active = lock(&self.rules);
+        for (name, outcomes) in &state.rules {
+            active.counters.continue_counts(name, outcomes_of(outcomes));
+        }
     }
 
     /// Returns the packets and bytes by rule: the sum is all that was received.
