@@ -232,6 +232,8 @@ for unit in fingerpost-gate fingerpost-grantor; do
     [ "$unit" != fingerpost-gate ] || { hands_over "$unit" "$gate"; stays_closed; }
     machine systemctl stop "$unit"
     [ -z "$(programs router)" ] || fail "$unit leaves an XDP program on: $(programs router)"
+    # Without a gate the kernel forwards the packets that the gate has dropped, also while it was restarted.
+    within source ping -qc3 -i0.1 -W5 10.0.1.2 >"$work/ping.log" || fail "the kernel does not forward: $(cat "$work/ping.log")"
     [ "$(machine systemctl show --property=Result --value "$unit")" = success ] || { journal "$unit"; fail "$unit does not end well: $(tail -8 "$work/journal.log")"; }
     echo "   $unit.service: starts without root, reloads, stops"
 done
