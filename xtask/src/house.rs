@@ -16,6 +16,7 @@ use serde_json::Value;
 /// Each package and those of ours it may name, without `fingerpost-`.
 const LAYERS: &[(&str, &[&str])] = &[
     ("fib", &[]),
+    ("lpm", &["fib"]),
     ("wire", &[]),
     ("verdict", &[]),
     ("qos", &[]),
@@ -99,6 +100,7 @@ const LIBRARIES: &[&str] = &[
     "gatekeeper",
     "grantor",
     "fib",
+    "lpm",
     "wire",
     "verdict",
     "acl",

@@ -113,7 +113,7 @@ pub use publish::{Publisher, Reader};
 pub use rib::{Covering, Rib, Walk};
 pub use selection::Estimate;
 pub use shared_pool::PoolSnapshot;
-pub use table::{Table, fetch_ahead};
+pub use table::{Table, fetch_ahead, vec_on_huge_pages};
 #[cfg(feature = "std")]
 pub use update::{Commit, Updater};
 

@@ -304,6 +304,24 @@ pub(crate) fn use_huge_pages<T>(items: &[T]) {
     advise_huge(items.as_ptr().cast_mut().cast(), size_of_val(items), Advice::Now);
 }
 
+/// Makes an empty vector whose memory is put on huge pages when it is first written to, if the
+/// system has them and the capacity is at least one: for a structure of the control plane that
+/// grows and is accessed at random.
+///
+/// # Examples
+///
+/// ```
+/// let mut slots = fingerpost_fib::vec_on_huge_pages(1 << 20);
+/// slots.push(7_u64);
+/// assert!(slots.capacity() >= 1 << 20);
+/// ```
+pub fn vec_on_huge_pages<T>(capacity: usize) -> Vec<T> {
+    let mut items: Vec<T> = Vec::with_capacity(capacity);
+    let spare = items.spare_capacity_mut();
+    advise_huge(spare.as_mut_ptr().cast(), size_of_val(spare), Advice::BeforeUse);
+    items
+}
+
 /// When to use huge pages.
 #[derive(Clone, Copy)]
 enum Advice {
