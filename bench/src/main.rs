@@ -12,6 +12,7 @@
 //! live            updates per second, the delay until the first lookup by an update, and the cost
 //!                 of a feed to the readers
 //! datapath        packets per second through memory ports: no I/O, one core
+//! map             the map of `lpm` beside other crates: insert, exact, iterate, longest, remove
 //! acl             access lists of ten to ten thousand rules: nanoseconds a packet
 //! gate            packets per second through a gate: no I/O, one core
 //! flowtable       hash schemes for the flow index of the gate, from few flows to nearly full
@@ -54,6 +55,7 @@ mod gate;
 mod keys;
 mod live;
 mod lookup;
+mod map;
 mod overlap;
 mod page;
 mod plain;
@@ -91,6 +93,8 @@ enum Command {
     Live(live::Args),
     /// Measure packets per second through the datapath without I/O
     Datapath(datapath::Args),
+    /// Measure the map of prefixes beside other Rust crates, in turns
+    Map(map::Args),
     /// Measure access lists: nanoseconds to find a packet's rule
     Acl(acl::Args),
     /// Measure packets per second through a gate without I/O, each packet from a new source
@@ -130,6 +134,7 @@ fn run_command(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Build(args) => build::run(args),
         Command::Live(args) => live::run(args),
         Command::Datapath(args) => datapath::run(args),
+        Command::Map(args) => map::run(args),
         Command::Acl(args) => acl::run(args),
         Command::Gate(args) => gate::run(args),
         Command::Flowtable(args) => flowtable::run(args),
