@@ -186,10 +186,18 @@ pub enum Helper {
     FibLookup = 69,
     /// Reads r2 bytes of the kernel's memory at r3 to `*r1`, or zeros if there are none (`CAP_PERFMON`).
     ProbeReadKernel = 113,
+    /// Reserves a record of the constant number r2 of bytes in ring buffer r1 (flags r3), or returns null (Linux 5.8).
+    RingbufReserve = 131,
+    /// Submits the reserved record r1 (flags r2).
+    RingbufSubmit = 132,
+    /// Gives the reserved record r1 back (flags r2).
+    RingbufDiscard = 133,
     /// Nanoseconds since the machine started, as of the last tick (Linux 5.11).
     KtimeCoarseNs = 160,
     /// The length of the frame of context r1, with all its buffers (Linux 5.18).
     XdpGetBuffLen = 188,
+    /// Copies r4 bytes from byte r2 of the frame of context r1, in any of its buffers, to `*r3` (Linux 5.18).
+    XdpLoadBytes = 189,
 }
 
 /// The return value of an XDP program.

@@ -7,9 +7,10 @@
 //! Hash         key_size bytes   value_size bytes              sets of addresses
 //! LruHash      key_size bytes   value_size bytes              declined flows
 //! LpmTrie      u32 bits, bytes  value_size bytes              blocked sources
-//! ArrayOfMaps  u32 index        a map's descriptor            waiting for programs
+//! ArrayOfMaps  u32 index        a map's descriptor            waiting for programs, ring buffers
 //! Xskmap       u32 queue        an AF_XDP socket's descriptor steering
 //! Devmap       u32 index        an interface's index          redirection
+//! RingBuffer   none             none: `ring_buffer.rs`        copies of packets
 //! ```
 //!
 //! The kernel rounds the values of arrays up to 8 bytes and copies them to user space at the
@@ -47,6 +48,8 @@ pub enum Kind {
     Devmap = 14,
     /// AF_XDP sockets by queue.
     Xskmap = 17,
+    /// Records in a ring of so many bytes ([`RingBuffer`](super::RingBuffer)).
+    RingBuffer = 27,
 }
 
 /// `BPF_F_NO_PREALLOC`.

@@ -17,6 +17,7 @@
 //! - [`program`]: verified programs; run once for a test, or a million times with live frames as a
 //!   traffic generator.
 //! - [`mapped_array`]: numbers of a map that this process accesses without system calls.
+//! - [`ring_buffer`]: records that programs write for one reader.
 //! - [`link`]: a program attached to an interface, for as long as the value lives.
 //! - [`tracepoint`]: a program that runs at a point of the kernel's code; [`btf`]: the layouts of the structs that it
 //!   reads there.
@@ -35,6 +36,7 @@ pub mod link;
 pub mod map;
 pub mod mapped_array;
 pub mod program;
+pub mod ring_buffer;
 mod sys;
 pub mod tracepoint;
 
@@ -44,4 +46,5 @@ pub use link::{AttachError, EgressLink, Link, Mode, StoredLink};
 pub use map::{Kind, Map};
 pub use mapped_array::MappedArray;
 pub use program::{LiveRun, LoadError, Program, TestRun};
+pub use ring_buffer::RingBuffer;
 pub use tracepoint::RawTracepoint;
