@@ -37,8 +37,8 @@ use super::error::{BPF, Capability, Error, NET_ADMIN, NET_RAW, PERFMON};
 use super::host_egress::HostEgress;
 use super::rss::{Rss, RssSetup};
 use super::steer::{
-    EarlyDropConfig, Extensions, Locals, SourcePrefix, Steering, SteeringCounters, SteeringOutcome,
-    VlanTags,
+    EarlyDropConfig, Extensions, Locals, PacketCopies, SourcePrefix, Steering, SteeringCounters,
+    SteeringOutcome, VlanTags,
 };
 use crate::PortStats;
 
@@ -649,6 +649,11 @@ impl Interface {
     pub fn forwards_in_driver(&self) -> bool {
         self.attachment(|now| now.extensions.driver_path.is_some())
             && self.0.steering.forwards_in_driver()
+    }
+
+    /// Returns the sessions that get copies of the packets that end in the program; `None` before Linux 5.18.
+    pub fn copies(&self) -> Option<Arc<PacketCopies>> {
+        self.0.steering.copies().cloned()
     }
 
     /// Counts the bytes of the frames that were forwarded in the driver.

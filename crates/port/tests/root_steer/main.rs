@@ -7,6 +7,7 @@
 //!
 //! Needs root (`CAP_BPF`, `CAP_NET_ADMIN`), hence the feature `root-tests`.
 
+mod copies;
 mod tags;
 
 use std::net::IpAddr;

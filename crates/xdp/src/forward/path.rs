@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use port::af_xdp::bpf::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use port::af_xdp::bpf::asm::{Action, Assembler, Cond, Helper, Label, Op, Reg, Size, context};
-use port::af_xdp::steer::{DriverPath, PathExits};
+use port::af_xdp::steer::{CopyOccasion, DriverPath, PathExits, SteeringOutcome};
 
 use super::code::{
     self, append_flow_v4, append_flow_v6, append_header_checksum, append_length_check,
@@ -72,7 +72,7 @@ impl DriverPath for ForwardPath {
         &'m self,
         asm: &mut Assembler<'m>,
         [entry_v4, entry_v6]: [Label; 2],
-        exits: PathExits,
+        exits: PathExits<'m>,
         several_buffers: bool,
     ) {
         let [lookup_v4, lookup_v6] = [asm.label(), asm.label()];
@@ -292,7 +292,7 @@ impl ForwardPath {
         &'m self,
         asm: &mut Assembler<'m>,
         kind: ([u8; 2], i16),
-        PathExits { rest, forwarded }: PathExits,
+        PathExits { rest, forwarded, copies }: PathExits<'m>,
         append_ttl: impl FnOnce(&mut Assembler<'m>),
     ) {
         let NextHops { links, devices, .. } = &*self.next_hops;
@@ -323,6 +323,7 @@ impl ForwardPath {
             .mov(R3, Action::Pass as i32)
             .call(Helper::RedirectMap)
             .jump_if(Cond::Ne, R0, Action::Redirect as i32, rest);
+        copies.emit(asm, &[CopyOccasion::Arrival], None);
         let (tagged, packet) = (asm.label(), asm.label());
         let kind_word = i32::from(u16::from_ne_bytes(kind.0));
         asm.load(Size::Double, R1, R10, code::TAG_BYTES)
@@ -342,11 +343,17 @@ impl ForwardPath {
             R1,
         );
         // The mark is written once, so that CPUs do not compete for its cache line.
+        let marked = asm.label();
         asm.load(Size::Double, R1, R7, 8)
-            .jump_if(Cond::Ne, R1, 0, forwarded)
+            .jump_if(Cond::Ne, R1, 0, marked)
             .mov(R1, 1)
             .store(Size::Double, R7, 8, R1)
-            .jump(forwarded);
+            .bind(marked)
+            .load(Size::Double, R7, R10, NEXT_HOP)
+            .big_endian(R7, 64)
+            .op(Op::And, R7, 0xffff);
+        copies.emit(asm, &[CopyOccasion::End(SteeringOutcome::Forwarded)], Some(R7));
+        asm.jump(forwarded);
     }
 }
 

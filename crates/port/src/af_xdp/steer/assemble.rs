@@ -5,6 +5,8 @@
 //! taken, r7 has the switches and r8 the family (`flow_key.rs`); then r8 has the action to return
 //! and r7 the counter.
 
+use std::sync::Arc;
+
 use super::super::bpf::Map;
 use super::super::bpf::asm::{
     Action, Assembler, BadCode, Code, Cond, Helper, Label, Op, Reg, Size, context, half, word,
@@ -16,6 +18,7 @@ use super::extensions::Extensions;
 use super::frame_room::FrameRoom;
 use super::heartbeat::{self, Heartbeat};
 use super::ingress_filter;
+use super::packet_copies::{CopyHook, CopyOccasion, PacketCopies};
 use super::protected::ProtectedPrefixes;
 use super::{SteeringOutcome, flow_key, priority_tags, vlan_tags};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
@@ -70,6 +73,8 @@ pub(super) struct ProgramMaps {
     pub(super) room: Option<FrameRoom>,
     /// Whether packets whose TTL is used up are left to the host.
     pub(super) passes_expiring: bool,
+    /// The sessions that get copies of packets, if the kernel has ring buffers.
+    pub(super) copies: Option<Arc<PacketCopies>>,
 }
 
 /// A form of the program, of those that differ by what the kernel has.
@@ -79,6 +84,8 @@ pub(super) struct Variant {
     pub(super) clock: Helper,
     /// The program passes frames that are too long for the sockets to the host.
     pub(super) has_room: bool,
+    /// The program copies packets for captures.
+    pub(super) has_copies: bool,
     /// The program accepts frames of several buffers.
     pub(super) several_buffers: bool,
 }
@@ -99,6 +106,8 @@ pub(super) fn assemble<'m>(
     let [v4, v6] = &maps.locals;
     let checks_flows = blocked.is_some() || declined.is_some();
     let mut asm = Assembler::new();
+    let copies = maps.copies.as_deref().filter(|_| variant.has_copies);
+    let copies = CopyHook::new(&mut asm, copies);
     let exits = SteeringOutcome::ALL.map(|why| (why, asm.label()));
     let to = |why: SteeringOutcome| exits[why as usize].1;
     // Packets for the host whose source has to be checked first: one path for each reason and
@@ -259,6 +268,9 @@ pub(super) fn assemble<'m>(
         if why == SteeringOutcome::Forwarded {
             add_forwarded_bytes(&mut asm, counts);
         }
+        if why.drops() {
+            copies.emit(&mut asm, &[CopyOccasion::Arrival, CopyOccasion::End(why)], None);
+        }
         asm.op32(Op::Mov, R8, action as i32).op32(Op::Mov, R7, why as i32).jump(count);
     }
     let end = asm.label();
@@ -280,7 +292,8 @@ pub(super) fn assemble<'m>(
     });
     // The code of a path or of sources ends with subroutines.
     if let (Some(path), Some(entries)) = (driver_path, entries) {
-        let exits = PathExits { rest: redirect, forwarded: to(SteeringOutcome::Forwarded) };
+        let forwarded = to(SteeringOutcome::Forwarded);
+        let exits = PathExits { rest: redirect, forwarded, copies };
         path.append(&mut asm, entries, exits, variant.several_buffers);
     }
     if let Some((sources, entries, exits)) = lookup {
@@ -289,6 +302,7 @@ pub(super) fn assemble<'m>(
     if let Some((filter, lookups)) = filter {
         filter.append_lookups(&mut asm, lookups);
     }
+    copies.append(&mut asm);
     asm.finish()
 }
 

@@ -14,16 +14,20 @@ use std::fmt;
 
 use super::super::bpf::Map;
 use super::super::bpf::asm::{Assembler, Cond, Label, Op, Reg, Size};
+use super::packet_copies::CopyHook;
 use Reg::{R1, R2, R8};
 
-/// Where the code of a path continues.
+/// Where the code of a path continues, and what it does there.
 #[derive(Clone, Copy, Debug)]
-pub struct PathExits {
+pub struct PathExits<'m> {
     /// For a packet that the path leaves as it is: the socket.
     pub rest: Label,
     /// For a packet that is rewritten and was given to [`RedirectMap`](crate::af_xdp::bpf::asm::Helper::RedirectMap);
     /// r8 is the length of its frame in bytes.
     pub forwarded: Label,
+    /// Copies a packet that the path forwards: on arrival before its first change, and where it ends, as
+    /// [`SteeringOutcome::Forwarded`](super::SteeringOutcome::Forwarded) with the number of its link.
+    pub copies: CopyHook<'m>,
 }
 
 /// The code that forwards packets, and the maps that it uses.
@@ -40,7 +44,7 @@ pub trait DriverPath: fmt::Debug + Send + Sync {
         &'m self,
         asm: &mut Assembler<'m>,
         entries: [Label; 2],
-        exits: PathExits,
+        exits: PathExits<'m>,
         several_buffers: bool,
     );
 }

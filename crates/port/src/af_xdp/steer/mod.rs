@@ -36,6 +36,7 @@
 //!   gate sets them (`blocked.rs`, `declined.rs`), and so are packets for the host with a
 //!   source behind the gate (`protected.rs`); an observed interface drops none of them.
 //! - A router's program may forward packets itself, in front of the sockets (`driver_path.rs`).
+//! - Packets that it drops or forwards are copied for captures (`packet_copies.rs`).
 //! - An observed interface passes and counts the packets that it would have taken: one flag, read
 //!   last, switches between the two modes from one packet to the next.
 //!
@@ -54,6 +55,7 @@ mod frame_room;
 mod heartbeat;
 mod ingress_filter;
 mod outcome;
+mod packet_copies;
 mod prefix_set;
 mod priority_tags;
 mod protected;
@@ -65,6 +67,9 @@ pub use extensions::Extensions;
 pub use heartbeat::STALL;
 pub use ingress_filter::{FILTER_LOOKUPS, FilterExits, IngressFilter};
 pub use outcome::{SteeringCounters, SteeringOutcome};
+pub use packet_copies::{
+    COPY_SESSIONS, CopyConditions, CopyHook, CopyOccasion, MAX_COPY, PacketCopies, PacketCopy,
+};
 pub use prefix_set::SourcePrefix;
 pub use vlan_tags::VlanTags;
 
@@ -220,23 +225,24 @@ impl Steering {
             protected,
             room,
             passes_expiring: !is_router,
+            // A kernel without ring buffers has no copies.
+            copies: PacketCopies::new().ok().map(Arc::new),
         };
         let several_buffers = joins_buffers();
         let coarse = Variant {
             clock: Helper::KtimeCoarseNs,
             has_room: maps.room.is_some(),
+            has_copies: maps.copies.is_some(),
             several_buffers,
         };
-        let without_room = Variant { has_room: false, ..coarse };
+        // Both take helpers of Linux 5.18.
+        let former = Variant { has_room: false, has_copies: false, ..coarse };
         // A kernel without the coarse clock has the exact one.
-        let exact = Variant { clock: Helper::KtimeNs, ..without_room };
+        let exact = Variant { clock: Helper::KtimeNs, ..former };
         let attempt = |variant| {
             load_program(&maps, variant, &Extensions::default()).map(|program| (program, variant))
         };
-        let loaded = attempt(coarse).or_else(|error| match maps.room {
-            Some(_) => attempt(without_room),
-            None => Err(error),
-        });
+        let loaded = attempt(coarse).or_else(|_| attempt(former));
         let (program, variant) = loaded.or_else(|_| attempt(exact))?;
         let steering = Self {
             program: RwLock::new(Arc::new(program)),
@@ -469,6 +475,11 @@ impl Steering {
     /// interface may have no such frames.
     pub fn passes_long_frames(&self) -> bool {
         self.variant.has_room
+    }
+
+    /// Returns the sessions that get copies of packets, unless the kernel has not what they need (Linux 5.18).
+    pub fn copies(&self) -> Option<&Arc<PacketCopies>> {
+        self.maps.copies.as_ref().filter(|_| self.variant.has_copies)
     }
 
     /// Passes frames of more than `room` bytes to the host from now on.
