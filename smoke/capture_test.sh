@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Captures: each packet of a router once, with its verdict, as its counters have it; the filters of tcpdump; the last
-# drops; live into another program. tshark and tcpdump read them.
+# Captures: each packet of a router once, with its verdict, as its counters have it, of workers and of the XDP programs,
+# which forward and drop by a block list; the filters of tcpdump; the last drops; live into another program. tshark and
+# tcpdump read them.
 #
 #   source s0 ── r0 router r1 ── a0 a       random packets, sound and damaged
 #                          r2 ── b0 b
@@ -28,33 +29,31 @@ end_all() {
 captures=()
 in_driver() { show -j interfaces | json 'sys.exit(0 if any(link["mode"].startswith("XDP") for link in d) else 1)'; }
 
-configure
+hosts_take_redirected
+echo 10.66.2.0/23 >"$work/bad"
+configure "[block]
+lists = [\"bad\"]"
 start_router
+wait_for 10 in_driver || fail "the driver does not forward: $(show interfaces)"
 filters=("ip6" "udp or icmp6" "net 11.0.0.0/8 and greater 100 and not port 53")
-if in_driver; then
-    begin driver --arrivals
-    grep -q "^fingerpost: the driver forwards packets of r0, r1, r2, which are not captured: --no-driver lets" "$work/driver.log" ||
-        fail "no warning: $(cat "$work/driver.log")"
-    end_all
-fi
-begin all --no-driver
-if in_driver; then fail "packets are still forwarded in the driver"; fi
+begin all
 at=0
 for filter in "${filters[@]}"; do
-    begin "filtered$at" --no-driver $filter
+    begin "filtered$at" $filter
     at=$((at + 1))
 done
 refuse 1 "4 captures are running: end one of them first" capture
-show -j counters >"$work/before.json"
+counts() { show -j counters >"$work/$1.json" && show -j interfaces >"$work/$1-interfaces.json"; }
+counts before
 pass router
-show -j counters >"$work/after.json"
+counts after
 end_all
 grep -q "^fingerpost: [0-9]* packets captured$" "$work/all.log" || fail "packets are missed: $(cat "$work/all.log")"
 
 echo "every packet once, by its verdict, as tshark reads it"
 tshark -r "$work/all.pcapng" -T fields -E separator=/t -e frame.comment -e frame.interface_name -e frame.packet_flags_direction >"$work/read" 2>"$work/tshark.log" ||
     fail "tshark: $(cat "$work/tshark.log")"
-"$python" "$here/smoke/capture_counts.py" "$work/before.json" "$work/after.json" "$work/read" || fail "the capture is not what the counters have"
+"$python" "$here/smoke/capture_counts.py" "$work/before" "$work/after" "$work/read" || fail "the capture is not what the counters have"
 
 echo "the filters are those of tcpdump"
 at=0
@@ -69,21 +68,36 @@ done
 
 echo "the last drops"
 capture --last-drops -j >"$work/last" || fail "no last drops"
-"$python" "$here/smoke/capture_counts.py" last "$work/after.json" "$work/last" || fail "the last drops lack a reason"
+"$python" "$here/smoke/capture_counts.py" last "$work/after" "$work/last" || fail "the last drops lack a reason"
 capture --last-drops --verdict bad_checksum | has_line " r0 in dropped bad_checksum worker 0 length " || fail "no line for a bad checksum"
 capture --last-drops -w "$work/last.pcapng" && tshark -r "$work/last.pcapng" -Y 'frame.comment contains "bad_checksum"' 2>/dev/null | has_line . || fail "tshark finds no bad checksum"
 
 echo "live, into another program"
 within source ip route add 10.0.1.0/24 via 10.0.0.1
 within a ip route add 10.0.0.0/24 via 10.0.1.1
-capture --no-driver -c 3 -i r1 --verdict sent -s 64 -w - ip proto 1 2>"$work/live.log" | tcpdump -n -r - >"$work/live" 2>"$work/live.err" &
-live=$!
-wait_for 10 grep -q capturing "$work/live.log" || fail "no capture: $(cat "$work/live.log")"
-within source ping -c 5 -i 0.1 -q 10.0.1.2 >/dev/null || fail "no ping"
-wait "$live" || fail "tcpdump: $(cat "$work/live.err")"
-[ "$(grep -c 'ICMP echo request' "$work/live")" -eq 3 ] || fail "tcpdump shows: $(cat "$work/live")"
-grep -q "^fingerpost: 3 packets captured$" "$work/live.log" || fail "no count: $(cat "$work/live.log")"
-in_driver || wait_for 5 in_driver || grep -q 'AF_XDP' <(show interfaces) || fail "the driver does not forward again"
+live() { # ARGS...
+    capture "$@" -c 3 -i r1 --verdict sent -s 64 -w - ip proto 1 2>"$work/live.log" | tcpdump -n -r - >"$work/live" 2>"$work/live.err" &
+    local live=$!
+    wait_for 10 grep -q capturing "$work/live.log" || fail "no capture: $(cat "$work/live.log")"
+    [ $# -eq 0 ] || ! in_driver || fail "packets are still forwarded in the driver"
+    within source ping -c 5 -i 0.1 -q 10.0.1.2 >/dev/null || fail "no ping"
+    wait "$live" || fail "tcpdump: $(cat "$work/live.err")"
+    [ "$(grep -c 'ICMP echo request' "$work/live")" -eq 3 ] || fail "tcpdump shows: $(cat "$work/live")"
+    grep -q "^fingerpost: 3 packets captured$" "$work/live.log" || fail "no count: $(cat "$work/live.log")"
+}
+live
+live --no-driver
+wait_for 5 in_driver || fail "the driver does not forward again"
+
+echo "captures that are killed end"
+for at in 1 2 3 4; do begin "killed$at"; done
+kill -KILL "${captures[@]}"
+wait "${captures[@]}" || true
+captures=()
+sleep 1 # the router notices it, and waits until no program copies for them
+# As many again: each has a place in every program.
+for at in 1 2 3 4; do begin "next$at" -i "r$((at % 3))" --one-in 3; done
+end_all
 
 echo "wrong arguments"
 refuse 1 'filter "udp prot 53": can'"'"'t parse filter expression: syntax error' capture udp prot 53

@@ -13,7 +13,7 @@ pub struct CaptureConditions {
     /// Only packets that this interface received, or that leave by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The workers forward meanwhile what would be forwarded in the driver, where no capture is.
+    /// The workers forward meanwhile what would be forwarded in the driver.
     #[serde(default)]
     pub no_driver: bool,
     /// One packet in so many, at random; at least 1.
@@ -40,8 +40,9 @@ pub enum CaptureDirection {
 pub struct CapturedPacket {
     /// Nanoseconds since 1970.
     pub time_ns: u64,
-    /// The worker.
-    pub worker: u32,
+    /// The worker; none of a packet that ends in the XDP program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u32>,
     /// The interface.
     pub interface: String,
     /// The direction.
@@ -63,7 +64,8 @@ pub struct CapturedPacket {
 pub struct CaptureState {
     /// The packets so far that were overwritten before they were read. They are of all captures.
     pub lost: u64,
-    /// The interfaces whose packets are forwarded in the driver, and are in no capture.
+    /// The interfaces whose packets are forwarded in the driver, and are in no capture because the kernel lacks
+    /// what copies need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_driver: Vec<String>,
 }

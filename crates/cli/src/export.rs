@@ -28,7 +28,7 @@ pub(crate) struct SampleArgs {
     /// One packet in so many, at random; 1 is every packet
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) one_in: u32,
-    /// Let the workers forward what is forwarded in the driver, where no sample is: slower meanwhile
+    /// Let the workers forward what is forwarded in the driver: slower meanwhile
     #[arg(long)]
     pub(crate) no_driver: bool,
 }

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   conditions ─► a session in the recorder of each worker
-//!   recorders  ─► records, every POLL ─► in order of time ─► items ─► client
+//!              └► a session in the steering program of each interface (`driver_copies.rs`)
+//!   recorders  ─► records, every POLL ─┐
+//!   programs ───► ring ────────────────┴► in order of time ─► items ─► client
 //! ```
 //!
 //! With `no_driver` the steering programs leave all packets to the workers while the session is open
@@ -23,6 +25,7 @@ use datapath::capture::{Conditions, Filter, Position, Record, SESSIONS};
 use datapath::stats::WorkerStats;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::driver_copies::DriverCopies;
 use crate::handle::ControlHandle;
 use crate::kernel_sync::KernelSync;
 use crate::packet_names::PacketNames;
@@ -67,18 +70,16 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    /// Returns the records since the last call, in order of time, with their workers, and the number
-    /// of lost ones.
-    fn take(&mut self) -> (Vec<(u32, Record)>, u64) {
+    /// Returns the records since the last call with their workers, and the number of lost ones.
+    fn take(&mut self) -> (Vec<(Option<u32>, Record)>, u64) {
         let (mut all, mut lost) = (Vec::new(), 0);
         for (OpenSession { stats, position, .. }, worker) in self.open.iter_mut().zip(0..) {
             let Some(read) = stats.recorder().live(*position) else { continue };
             *position = read.position;
             lost += read.lost;
             let own = read.records.into_iter().filter(|record| record.session == self.own);
-            all.extend(own.map(|record| (worker, record)));
+            all.extend(own.map(|record| (Some(worker), record)));
         }
-        all.sort_by_key(|(_, record)| record.time);
         (all, lost)
     }
 }
@@ -106,11 +107,12 @@ impl Drop for DriverPause<'_> {
     }
 }
 
-/// Returns the names of the interfaces whose packets are forwarded in the driver.
-fn in_driver(query: &QueryHandle) -> Vec<String> {
+/// Returns the names of the interfaces whose packets are forwarded in the driver, and not captured.
+fn in_driver(query: &QueryHandle, copies: &DriverCopies) -> Vec<String> {
     let interfaces = query.view.interfaces();
     let forwarding = interfaces.iter().filter(|interface| interface.forwards_in_driver());
-    forwarding.map(|interface| interface.name()).collect()
+    let missing = forwarding.filter(|interface| !copies.has(interface));
+    missing.map(|interface| interface.name()).collect()
 }
 
 fn read_names(query: &QueryHandle) -> Option<PacketNames> {
@@ -168,14 +170,23 @@ pub(crate) fn stream(
     let mut sessions = Sessions { number, own, conditions, open: Vec::new() };
     sessions.open_for(&query.view.counting()).map_err(RequestError::Failed)?;
     let _pause = wanted.no_driver.then(|| DriverPause::begin(&query.control));
-    let mut state = CaptureState { lost: 0, in_driver: in_driver(query) };
+    // Closed before the sessions of the workers: they are as many, and another capture gets both or none.
+    let copies =
+        DriverCopies::begin(&query.control, own, &sessions.conditions, &query.view.interfaces());
+    let mut copies = copies.map_err(RequestError::Failed)?;
+    let mut state = CaptureState { lost: 0, in_driver: in_driver(query, &copies) };
+    let mut lost_by_workers = 0;
     reply.item(Item::Capture(state.clone()))?;
     reply.flush()?;
     let mut state_sent = Instant::now();
     let mut names_read = Instant::now();
     loop {
-        let (records, lost) = sessions.take();
-        state.lost += lost;
+        let (mut records, lost) = sessions.take();
+        records.extend(copies.take(&names).into_iter().map(|record| (None, record)));
+        // Stable: a packet arrives before it ends.
+        records.sort_by_key(|(_, record)| record.time);
+        lost_by_workers += lost;
+        state.lost = lost_by_workers + copies.lost();
         for (worker, record) in &records {
             reply.item(Item::Packet(names.packet(*worker, record)))?;
         }
@@ -187,7 +198,7 @@ pub(crate) fn stream(
         if names_read.elapsed() >= NAMES_INTERVAL {
             names = read_names(query).ok_or_else(no_answer)?;
             names_read = Instant::now();
-            state.in_driver = in_driver(query);
+            state.in_driver = in_driver(query, &copies);
             if let (Some(name), Some(port)) = (&wanted.interface, port)
                 && names.number(name) != Some(port)
             {
@@ -196,6 +207,7 @@ pub(crate) fn stream(
                 return Err(RequestError::Failed(reason));
             }
             sessions.open_for(&query.view.counting()).map_err(RequestError::Failed)?;
+            copies.follow(&query.view.interfaces()).map_err(RequestError::Failed)?;
         }
         let mut readable = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
         if poll(&mut readable, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
@@ -218,7 +230,7 @@ pub(crate) fn last_drops(query: &QueryHandle) -> Result<Vec<Item>, String> {
     });
     let mut all: Vec<_> = each.collect();
     all.sort_by_key(|(_, record)| record.time);
-    let packets = all.iter().map(|(worker, record)| names.packet(*worker, record));
+    let packets = all.iter().map(|(worker, record)| names.packet(Some(*worker), record));
     let state = Item::Capture(CaptureState::default());
     Ok(std::iter::once(state).chain(packets.map(Item::Packet)).collect())
 }

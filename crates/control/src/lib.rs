@@ -30,6 +30,7 @@
 //! | `monitor` | events, published to subscribers |
 //! | `trace` | the steps of a packet, through a worker of its own |
 //! | `capture` | captured packets, streamed to a client; the last drops |
+//! | `driver_copies` | the packets of a capture that end in steering programs |
 //! | `devices` | interfaces, adjusted to the kernel's links |
 //! | `links` | the system's interfaces and addresses |
 //! | `routes` | static routes: files and configuration → tables and adjacencies |
@@ -52,6 +53,7 @@ mod clients;
 pub mod daemon;
 pub mod devices;
 mod driver_choice;
+mod driver_copies;
 mod driver_sync;
 mod egress_queues;
 pub mod exposition;

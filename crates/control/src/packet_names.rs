@@ -1,4 +1,4 @@
-//! The names of ports and rules by the numbers that workers have for them, and recorded packets with these names.
+//! The names of ports and rules by the numbers that workers and steering programs have for them, and recorded packets with these names.
 
 use api::{CaptureDirection, CapturedPacket, hexadecimal};
 use datapath::capture::{Occasion, Point, Record, RuleIndex};
@@ -9,6 +9,8 @@ use crate::plane::Plane;
 pub(crate) struct PacketNames {
     ports: Vec<(u16, String)>,
     lists: Vec<(String, usize)>,
+    /// The port by which packets for a link of the driver leave.
+    links: Vec<(u16, u16)>,
 }
 
 impl PacketNames {
@@ -17,7 +19,19 @@ impl PacketNames {
         let ports = plane.ports().all().map(|(number, port)| (number, port.name.clone()));
         let lists = plane.active_lists().iter();
         let lists = lists.map(|list| (list.config.name.clone(), list.config.rules.len()));
-        Self { ports: ports.collect(), lists: lists.collect() }
+        Self { ports: ports.collect(), lists: lists.collect(), links: plane.driver_link_ports() }
+    }
+
+    /// Returns names of nothing but links.
+    #[cfg(test)]
+    pub(crate) fn with_links(links: Vec<(u16, u16)>) -> Self {
+        Self { ports: Vec::new(), lists: Vec::new(), links }
+    }
+
+    /// Returns the number of the port by which packets for a link of the driver leave.
+    pub(crate) fn port_of_link(&self, link: u16) -> u16 {
+        // A link that has been removed since.
+        self.links.iter().find(|(known, _)| *known == link).map_or(link, |(_, port)| *port)
     }
 
     /// Iterates over the names of the ports.
@@ -30,8 +44,8 @@ impl PacketNames {
         self.ports.iter().find(|(_, port)| port == name).map(|(number, _)| *number)
     }
 
-    /// Returns a recorded packet for clients.
-    pub(crate) fn packet(&self, worker: u32, record: &Record) -> CapturedPacket {
+    /// Returns a recorded packet for clients; without a worker it has ended in a steering program.
+    pub(crate) fn packet(&self, worker: Option<u32>, record: &Record) -> CapturedPacket {
         let (direction, rule) = match record.point {
             Point::Ingress(_) => (CaptureDirection::In, None),
             Point::Egress(_) => (CaptureDirection::Out, None),

@@ -138,7 +138,7 @@ fn run(
     let held = worker.held() > 0;
     let records = stats.recorder().live(position).map(|read| read.records).unwrap_or_default();
     let names = PacketNames::of(plane);
-    let ends = records.iter().map(|record| names.packet(0, record));
+    let ends = records.iter().map(|record| names.packet(Some(0), record));
     Ok((held, ends.collect()))
 }
 

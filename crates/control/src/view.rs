@@ -129,6 +129,19 @@ impl View {
     }
 }
 
+/// Returns the verdict by which packets with an outcome count; `None` if the host or a worker gets them, or if they are
+/// not for the router.
+pub(crate) fn verdict_of(outcome: SteeringOutcome) -> Option<Verdict> {
+    match outcome {
+        SteeringOutcome::Forwarded => Some(Verdict::Sent),
+        SteeringOutcome::Blocked => Some(Verdict::Blocked),
+        SteeringOutcome::Declined => Some(Verdict::Declined),
+        SteeringOutcome::Forged => Some(Verdict::Forged),
+        SteeringOutcome::Unserved => Some(Verdict::Unserved),
+        _ => None,
+    }
+}
+
 /// Returns the packets that no worker received: those that a steering program dropped or forwarded count as if a
 /// worker had done so.
 fn steered(interface: &Interface) -> Snapshot {
@@ -139,17 +152,19 @@ fn steered(interface: &Interface) -> Snapshot {
     stats.verdicts[Verdict::Undelivered] += undelivered;
     let forwarded_bytes = interface.forwarded_bytes().unwrap_or(0);
     stats.sent_bytes += forwarded_bytes;
-    for (steered, bytes, verdict) in [
-        (SteeringOutcome::Forwarded, Ok(forwarded_bytes), Verdict::Sent),
-        (SteeringOutcome::Blocked, interface.blocked_bytes(), Verdict::Blocked),
-        (SteeringOutcome::Declined, interface.declined_bytes(), Verdict::Declined),
-        (SteeringOutcome::Forged, interface.forged_bytes(), Verdict::Forged),
-        // Their bytes are not counted.
-        (SteeringOutcome::Unserved, Ok(0), Verdict::Unserved),
-    ] {
-        stats.received += counts[steered];
+    for (outcome, count) in counts.iter() {
+        let Some(verdict) = verdict_of(outcome) else { continue };
+        let bytes = match outcome {
+            SteeringOutcome::Forwarded => Ok(forwarded_bytes),
+            SteeringOutcome::Blocked => interface.blocked_bytes(),
+            SteeringOutcome::Declined => interface.declined_bytes(),
+            SteeringOutcome::Forged => interface.forged_bytes(),
+            // The bytes of others are not counted.
+            _ => Ok(0),
+        };
+        stats.received += count;
         stats.received_bytes += bytes.unwrap_or(0);
-        stats.verdicts[verdict] += counts[steered];
+        stats.verdicts[verdict] += count;
     }
     // Frames may have been forwarded and refused since the counts were read.
     let tx_refused = tx_refused.min(counts[SteeringOutcome::Forwarded]);

@@ -20,8 +20,8 @@
 //! to the live ring. Without sessions a packet costs one load in its batch.
 //!
 //! A packet is "sent" when it is handed to its port: if the port refuses it, a second record
-//! states `tx_full`. Packets that the steering program or the driver handles reach no worker, and
-//! are in no capture.
+//! states `tx_full`. Packets that end in the steering program reach no worker, and are in no ring here:
+//! that program copies them (`port/src/af_xdp/steer/packet_copies.rs`).
 //!
 //! The worker never waits: a reader that is too slow misses records, and the sequence numbers show
 //! how many. Everything shared is atomic words: those of rings are written by the worker, those of

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Each packet is there once, where it ends, with its verdict; with `--arrivals` also as it arrives.
-//! The filter is that of tcpdump, which compiles it here (`filter.rs`); the workers run it. The
+//! The filter is that of tcpdump, which compiles it here (`filter.rs`); the workers run it, and the daemon for packets
+//! of XDP programs. The
 //! router never waits for a slow reader: at the end the number of missed packets is printed.
 //!
 //! `--last-drops` prints the dropped packets that each worker has kept, and needs no capture to have run.
@@ -54,7 +55,7 @@ pub(crate) struct Args {
     /// Packets as they arrive, too
     #[arg(long)]
     arrivals: bool,
-    /// Let the workers forward what is forwarded in the driver, where no capture is: slower meanwhile
+    /// Let the workers forward what is forwarded in the driver: slower meanwhile
     #[arg(long)]
     no_driver: bool,
     /// One packet in so many, at random

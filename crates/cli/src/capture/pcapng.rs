@@ -5,8 +5,8 @@
 //! ```
 //!
 //! An interface is described before its first packet. A packet has its direction (`epb_flags`) and
-//! its worker (`epb_queue`); its comment is the name and the help of its verdict. Wireshark shows all
-//! three, and selects by `frame.comment contains "no_route"`.
+//! its worker (`epb_queue`), unless it ended in the XDP program; its comment is the name and the help of its verdict,
+//! and states the XDP program. Wireshark shows all three, and selects by `frame.comment contains "no_route"`.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -82,11 +82,14 @@ impl<W: Write> PcapngWriter<W> {
             caplen: data.len() as u32,
             origlen: packet.length.into(),
             data: &data,
-            options: vec![
-                option(OptionCode::Comment, comment.as_bytes()),
-                option(FLAGS, direction.to_le_bytes().to_vec()),
-                option(QUEUE, packet.worker.to_le_bytes().to_vec()),
-            ],
+            options: [
+                Some(option(OptionCode::Comment, comment.as_bytes())),
+                Some(option(FLAGS, direction.to_le_bytes().to_vec())),
+                packet.worker.map(|worker| option(QUEUE, worker.to_le_bytes().to_vec())),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
             block_len2: 0,
         };
         self.out.write_all(&encode(&mut block)?)?;
@@ -120,15 +123,21 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// Returns the comment of a packet: its verdict and the help of it, and the rule of an access list.
+/// Returns the comment of a packet: its verdict and the help of it, the rule of an access list, and whether it ended in
+/// the XDP program.
 fn comment(packet: &CapturedPacket) -> String {
-    let Some(name) = &packet.verdict else { return "arrival".to_owned() };
-    let text =
-        Verdict::with_name(name).map_or_else(|| name.clone(), |v| format!("{name}: {}", v.help()));
-    match &packet.rule {
-        Some(rule) => format!("{text}; rule {rule}"),
-        None => text,
+    let mut text = match &packet.verdict {
+        None => "arrival".to_owned(),
+        Some(name) => Verdict::with_name(name)
+            .map_or_else(|| name.clone(), |verdict| format!("{name}: {}", verdict.help())),
+    };
+    if let Some(rule) = &packet.rule {
+        text += &format!("; rule {rule}");
     }
+    if packet.worker.is_none() {
+        text += "; by the XDP program";
+    }
+    text
 }
 
 #[cfg(test)]
@@ -141,7 +150,7 @@ mod tests {
     fn packet(interface: &str, verdict: Option<Verdict>) -> CapturedPacket {
         CapturedPacket {
             time_ns: 1_700_000_000_123_456_789,
-            worker: 3,
+            worker: Some(3),
             interface: interface.to_owned(),
             direction: CaptureDirection::Out,
             verdict: verdict.map(|verdict| verdict.name().to_owned()),
@@ -186,6 +195,8 @@ mod tests {
             ..packet("r1", Some(Verdict::AclDenied))
         };
         assert!(comment(&ruled).ends_with("; rule edge 7"), "{}", comment(&ruled));
+        let in_driver = CapturedPacket { worker: None, ..packet("r1", None) };
+        assert_eq!(comment(&in_driver), "arrival; by the XDP program");
         let all = Verdict::ALL.iter().map(|v| format!("{}: {}", v.name(), v.help()));
         assert_eq!(comments, all.chain(["arrival".to_owned()]).collect::<Vec<_>>());
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   2026-11-30T14:25:01.123456789Z r1 in dropped no_route worker 0 length 60: 192.0.2.1 > 8.8.8.8 protocol 17
+//!   2026-11-30T14:25:01.123456790Z r1 in dropped blocked driver length 60: 198.51.100.1 > 8.8.8.8 protocol 17
 //! ```
 
 use api::{CaptureDirection, CapturedPacket};
@@ -18,7 +19,8 @@ pub(crate) fn packet_line(packet: &CapturedPacket) -> anyhow::Result<String> {
         0 => (String::new(), String::new()),
         time => {
             let time = Timestamp::from_nanosecond(i128::from(*time))?;
-            (format!("{time:.9} "), format!(" worker {worker}"))
+            let place = worker.map_or(" driver".to_owned(), |worker| format!(" worker {worker}"));
+            (format!("{time:.9} "), place)
         }
     };
     let direction = match direction {

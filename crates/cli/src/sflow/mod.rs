@@ -10,8 +10,8 @@
 //! reason. Datagrams leave when they are full, and ten times a second.
 //!
 //! The number of packets that could have been sampled is N for each sample: exact with N = 1, and
-//! otherwise an estimate with the error of the sample. Packets that are forwarded in the driver are
-//! in no sample unless `--no-driver` is set.
+//! otherwise an estimate with the error of the sample. Packets that the XDP program forwards or drops are
+//! sampled as they arrive.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -114,7 +114,10 @@ fn arrivals(
     let mut arrived = Vec::new();
     let received =
         client::send(socket, &Request::Capture(conditions), RESPONSE_TIMEOUT, &mut |item| {
-            if let Item::Packet(packet) = item {
+            // Without a worker it was dropped before one, which the trace's worker does not.
+            if let Item::Packet(packet) = item
+                && packet.worker.is_some()
+            {
                 arrived.push(packet);
             }
             // An error ends the request.
@@ -130,7 +133,7 @@ fn arrivals(
 fn write_trace(out: &mut impl Write, trace: &Trace) -> anyhow::Result<()> {
     let arrived = CapturedPacket {
         time_ns: 0,
-        worker: 0,
+        worker: None,
         interface: trace.interface.clone(),
         direction: api::CaptureDirection::In,
         verdict: None,

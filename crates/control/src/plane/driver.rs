@@ -390,6 +390,16 @@ impl Plane {
         samples.filter_map(|(link, address)| Some((table_of(link)?, address))).collect()
     }
 
+    /// Returns the links of the driver, each with the number of the port by which its packets leave.
+    pub(crate) fn driver_link_ports(&self) -> Vec<(u16, u16)> {
+        let of = |(number, port): (u16, &PlanePort)| {
+            let sender = self.ports.senders(port.interface).first().copied();
+            link_of(number).zip(sender)
+        };
+        let ports = self.driver.iter().flat_map(|_| self.ports.all());
+        ports.filter_map(of).collect()
+    }
+
     /// Looks an address up in the table with index `at` as programs in the kernel do; `None` without forwarding in the
     /// driver.
     pub fn driver_lookup(&self, at: usize, address: IpAddr) -> Option<Hop> {
