@@ -274,9 +274,7 @@ impl PacketCopies {
             // The upper half of the head is the link, its lowest byte the occasion.
             .mov(R8, R3)
             .op(Op::Lsh, R8, 32)
-            .op(Op::Or, R8, R7)
-            .call(Helper::XdpGetBuffLen)
-            .mov(R9, R0);
+            .op(Op::Or, R8, R7);
         for slot in 0..COPY_SESSIONS {
             let (next, taken, fits) = (asm.label(), asm.label(), asm.label());
             let word = |at: usize| byte(SLOT_WORDS * (1 + slot) + at);
@@ -289,6 +287,7 @@ impl PacketCopies {
             asm.jump_if(Cond::Eq, R1, 1, taken).call(Helper::RandomU32).op32(Op::Mov, R0, R0);
             load(asm, R1, ONE_IN);
             asm.op(Op::Mul, R0, R1).op(Op::Rsh, R0, 32).jump_if(Cond::Ne, R0, 0, next).bind(taken);
+            asm.mov(R1, R6).call(Helper::XdpGetBuffLen).mov(R9, R0);
             load(asm, R4, SNAP);
             asm.jump_if(Cond::Le, R4, R9, fits).mov(R4, R9).bind(fits);
             load(asm, R3, PORT);
