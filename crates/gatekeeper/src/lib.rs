@@ -37,6 +37,7 @@
 //! | `grantor_monitor` | silent grantors |
 //! | `controller` | status queries, reloads and commands |
 //! | `hook_state` | the state that a hook leaves to a successor |
+//! | `inherited_state` | the state of its role that a successor gets |
 //! | `succession` | the gate's part of an upgrade |
 //! | `saved_flows` | the flow file, across a restart |
 //! | `daemon` | the start and the stop of all of it |
@@ -55,6 +56,7 @@ mod grantor_monitor;
 mod hook;
 pub mod hook_state;
 mod icmp_errors;
+mod inherited_state;
 mod inside_map;
 mod metrics;
 mod metrics_help;

@@ -16,49 +16,19 @@
 //! Limits: gauges start again. The session of the decision protocol is a new one, as after a restart.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 use control::daemon::GuardSuccession;
 use gate::cookie::Secrets;
-use gate::gate::{Count, OutcomeCounts, RuleOutcome};
 use gate::state::Stamp;
 use port::af_xdp::Interface;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::config::{FRONT, Trust};
 use super::controller::GateController;
 use super::hook_state::{self, HookState, PrefixDecision};
+use super::inherited_state::InheritedState;
 use super::saved_flows::{self, SavedFlow};
-
-/// The state of the role that travels as JSON.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct InheritedState {
-    /// The secrets of SYN cookies, as words.
-    pub(super) cookie_secrets: Option<[u64; 5]>,
-    /// The sums of the workers' counters, by group and name.
-    #[serde(default)]
-    pub(super) counters: BTreeMap<String, u64>,
-    /// Packets and bytes by rule and outcome.
-    #[serde(default)]
-    pub(super) rules: BTreeMap<String, BTreeMap<String, [u64; 2]>>,
-}
-
-/// Returns the counts of a rule by the names of outcomes.
-pub(super) fn named_outcomes(counts: &OutcomeCounts) -> BTreeMap<String, [u64; 2]> {
-    let named = |(outcome, count): (RuleOutcome, Count)| {
-        (outcome.name().to_owned(), [count.packets, count.bytes])
-    };
-    counts.iter().map(named).collect()
-}
-
-/// The reverse of [`named_outcomes`]; an outcome that is missing counts as zero.
-pub(super) fn outcomes_of(named: &BTreeMap<String, [u64; 2]>) -> OutcomeCounts {
-    OutcomeCounts::from_fn(|outcome| {
-        let [packets, bytes] = named.get(outcome.name()).copied().unwrap_or_default();
-        Count { packets, bytes }
-    })
-}
 
 /// The successor's part of the gate.
 pub(super) struct GateSuccession<'a> {

@@ -25,7 +25,8 @@ mod ipnet;
 /// use fingerpost_lpm::PrefixKey;
 /// let key = (Ipv4Addr::new(192, 0, 2, 77), 24);
 /// assert_eq!(key.to_prefix().to_string(), "192.0.2.0/24");
-/// assert_eq!(PrefixKey::from_prefix(key.to_prefix()), (Ipv4Addr::new(192, 0, 2, 0), 24));
+/// let key = <(Ipv4Addr, u8)>::from_prefix(key.to_prefix());
+/// assert_eq!(key, (Ipv4Addr::new(192, 0, 2, 0), 24));
 /// ```
 pub trait PrefixKey: Copy {
     /// The address as an integer in host order: `u32` for IPv4, `u128` for IPv6.

@@ -10,8 +10,8 @@ use gate::gate::{Count, OutcomeCounts, RuleCounters, RuleOutcome};
 
 use super::{ActiveRules, GateController, lock};
 use crate::counter_snapshot::{CounterGroup, full_name, is_gauge};
+use crate::inherited_state::{InheritedState, named_outcomes, outcomes_of};
 use crate::rule_ids::RuleGroup;
-use crate::succession::{InheritedState, named_outcomes, outcomes_of};
 use api::RuleTraffic;
 
 /// The packets and bytes that the XDP program has dropped, by reason.
