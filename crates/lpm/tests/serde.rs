@@ -1,5 +1,4 @@
 //! Maps in JSON, and back.
-#![cfg(feature = "serde")]
 
 use fingerpost_lpm::{IpLpmMap, LpmMap};
 use ipnet::{IpNet, Ipv4Net};
