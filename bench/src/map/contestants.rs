@@ -65,7 +65,9 @@ trait Operations {
     fn bytes(&self) -> usize {
         0
     }
-    fn form(&self) -> anyhow::Result<Option<Self::Form>>;
+    fn form(&self) -> anyhow::Result<Option<Self::Form>> {
+        Ok(None)
+    }
     /// Calls `found` with the value of each address's longest match in the second form.
     fn lookup(form: &Self::Form, addresses: &[Self::Address], found: impl FnMut(u32));
 }
@@ -276,9 +278,6 @@ impl<P: prefix_trie::Prefix + PrefixKey> Operations for PrefixMap<P, u32> {
     fn bytes(&self) -> usize {
         self.mem_size()
     }
-    fn form(&self) -> anyhow::Result<Option<NoForm>> {
-        Ok(None)
-    }
     fn lookup(form: &NoForm, _: &[P], _: impl FnMut(u32)) {
         match *form {}
     }
@@ -356,9 +355,6 @@ impl<N: Network> Operations for NetworkTable<N> {
     }
     fn count(&self) -> usize {
         self.table.iter().count()
-    }
-    fn form(&self) -> anyhow::Result<Option<NoForm>> {
-        Ok(None)
     }
     fn lookup(form: &NoForm, _: &[N::Address], _: impl FnMut(u32)) {
         match *form {}

@@ -34,7 +34,7 @@ impl<P: PrefixKey, T: PartialEq> LpmMap<P, T> {
     ///
     /// # Complexity
     ///
-    /// O(n log n) for n prefixes; the map is built anew.
+    /// O(n log n) for n prefixes; the map is built again.
     ///
     /// # Examples
     ///
