@@ -45,6 +45,7 @@ mod error;
 mod ethtool;
 mod host_egress;
 mod interface;
+mod mapping;
 mod refused;
 mod ring;
 mod rss;

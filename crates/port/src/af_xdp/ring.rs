@@ -34,10 +34,12 @@
 #![expect(unsafe_code, reason = "memory that the kernel writes to, mapped from a socket")]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::mapping::{Access, Mapping};
 
 /// The content of a slot: plain data for which all bit patterns are valid.
 ///
@@ -54,63 +56,15 @@ unsafe impl Slot for u64 {}
 // layout.
 unsafe impl Slot for libc::xdp_desc {}
 
-/// A socket's mapping of one ring.
-#[derive(Debug)]
-struct Mapping {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: this value alone owns the mapping (besides the kernel), references into it are to
-// atomics, and nothing in it is bound to a thread.
-unsafe impl Send for Mapping {}
-
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps `len` bytes of the ring at `page_offset`.
-    fn new(socket: BorrowedFd<'_>, len: usize, page_offset: libc::off_t) -> io::Result<Self> {
-        // SAFETY:
-        // - a null hint: the kernel chooses fresh addresses, so nothing that
-        //   exists is overwritten.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                socket.as_raw_fd(),
-                page_offset,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap gave null"))?;
-        Ok(Self { base, len })
-    }
-
-    /// Returns the counter at `offset`.
-    fn counter(&self, offset: u64) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4) && offset as usize + 4 <= self.len, "the kernel's layout");
-        // SAFETY:
-        // - checked above to be inside the mapping and (its base being a
-        //   page's) aligned.
-        let counter = unsafe { self.base.as_ptr().add(offset as usize) };
-        // SAFETY:
-        // - the mapping lives as long as `self`, and both sides use this place
-        //   with atomic operations only.
-        unsafe { AtomicU32::from_ptr(counter.cast()) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: `base` and `len` are those of `mmap`, and references into the mapping borrow from
-        // `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
-    }
+/// Returns the counter of a ring at `offset`.
+fn counter(mapping: &Mapping, offset: u64) -> &AtomicU32 {
+    assert!(offset.is_multiple_of(4), "the kernel's layout");
+    let counter = mapping.address(offset as usize, 4);
+    // SAFETY:
+    // - inside the mapping and (its base being a page's) aligned;
+    // - the mapping lives as long as the result, and both sides use this place with atomic operations
+    //   only.
+    unsafe { AtomicU32::from_ptr(counter.as_ptr().cast()) }
 }
 
 /// The number of waiting slots of a ring, for an observer.
@@ -124,7 +78,7 @@ pub(crate) struct RingDepth {
 impl RingDepth {
     /// Counts the slots that are filled and not yet released.
     pub(crate) fn get(&self) -> u32 {
-        let read = |offset| self.mapping.counter(offset).load(Ordering::Acquire);
+        let read = |offset| counter(&self.mapping, offset).load(Ordering::Acquire);
         // The consumer is read first: it never passes the producer.
         let consumer = read(self.consumer);
         read(self.producer).wrapping_sub(consumer)
@@ -152,10 +106,9 @@ impl<T: Slot> Ring<T> {
     ) -> io::Result<Self> {
         assert!(size.is_power_of_two(), "the kernel accepts only powers of two");
         let len = offsets.desc as usize + size as usize * size_of::<T>();
-        let mapping = Arc::new(Mapping::new(socket, len, page_offset)?);
+        let mapping = Arc::new(Mapping::new(socket, len, page_offset, Access::POPULATED)?);
         assert!((offsets.desc as usize).is_multiple_of(align_of::<T>()), "the kernel's layout");
-        // SAFETY: `desc` is less than `len`, so this is inside the mapping.
-        let slots = unsafe { mapping.base.add(offsets.desc as usize) }.cast();
+        let slots = mapping.address(offsets.desc as usize, 0).cast();
         let ring = Self { mapping, offsets, slots, size };
         // A new ring is at zero. Another start would give the kernel slots that were never written.
         let fresh = ring.producer().load(Ordering::Relaxed) == 0
@@ -165,19 +118,19 @@ impl<T: Slot> Ring<T> {
 
     #[inline]
     fn producer(&self) -> &AtomicU32 {
-        self.mapping.counter(self.offsets.producer)
+        counter(&self.mapping, self.offsets.producer)
     }
 
     #[inline]
     fn consumer(&self) -> &AtomicU32 {
-        self.mapping.counter(self.offsets.consumer)
+        counter(&self.mapping, self.offsets.consumer)
     }
 
     /// Returns whether the kernel waits for a system call. Relaxed: a wakeup that is just missed is
     /// made with the next flush.
     #[inline]
     fn needs_wakeup(&self) -> bool {
-        let flags = self.mapping.counter(self.offsets.flags).load(Ordering::Relaxed);
+        let flags = counter(&self.mapping, self.offsets.flags).load(Ordering::Relaxed);
         flags & libc::XDP_RING_NEED_WAKEUP != 0
     }
 

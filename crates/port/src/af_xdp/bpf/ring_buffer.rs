@@ -20,10 +20,10 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use super::super::mapping::{Access, Mapping};
 use super::{Kind, Map};
 
 /// The smallest ring that every page size allows, in bytes.
@@ -60,8 +60,9 @@ impl RingBuffer {
         // SAFETY: a query without pointers.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page = usize::try_from(page).map_err(|_| io::Error::last_os_error())?;
-        let consumer = Mapping::new(map.as_raw_fd(), page, 0, true)?;
-        let records = Mapping::new(map.as_raw_fd(), page + 2 * size, page, false)?;
+        let consumer = Mapping::new(map.as_fd(), page, 0, Access::READ_WRITE)?;
+        let records =
+            Mapping::new(map.as_fd(), page + 2 * size, page as libc::off_t, Access::READ)?;
         Ok(Self { map, consumer, records, page, size, next: 0 })
     }
 
@@ -70,11 +71,11 @@ impl RingBuffer {
     pub fn read(&mut self, mut take: impl FnMut(&[u8])) -> usize {
         let mut count = 0;
         // Acquire: the lengths of the records before it have been written.
-        let produced = self.records.position().load(Ordering::Acquire);
+        let produced = position(&self.records).load(Ordering::Acquire);
         while self.next != produced {
             let at = self.page + (self.next & (self.size - 1));
             // Acquire: a record that is not busy has been written.
-            let head = self.records.word(at).load(Ordering::Acquire);
+            let head = word(&self.records, at).load(Ordering::Acquire);
             if head & BUSY != 0 {
                 break;
             }
@@ -83,19 +84,19 @@ impl RingBuffer {
             assert!(whole <= produced.wrapping_sub(self.next), "the kernel's layout");
             if head & DISCARDED == 0 {
                 // SAFETY: the record is neither busy nor passed: the consumer's position is stored below.
-                take(unsafe { self.records.bytes(at + HEADER, len) });
+                take(unsafe { bytes(&self.records, at + HEADER, len) });
                 count += 1;
             }
             self.next = self.next.wrapping_add(whole);
             // Release: the record has been read before the kernel sees this.
-            self.consumer.position().store(self.next, Ordering::Release);
+            position(&self.consumer).store(self.next, Ordering::Release);
         }
         count
     }
 
     /// Returns the map, to put it into a map of maps.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(&self.map)
+        self.map.as_fd()
     }
 }
 
@@ -105,85 +106,34 @@ impl fmt::Debug for RingBuffer {
     }
 }
 
-/// A part of the ring, mapped.
-struct Mapping {
-    base: NonNull<u8>,
-    len: usize,
+/// Returns the position that the mapping begins with.
+fn position(mapping: &Mapping) -> &AtomicUsize {
+    let address = mapping.address(0, size_of::<AtomicUsize>());
+    // SAFETY: the begin of a page is aligned, the mapping lives as long as the result, and both sides use the position
+    // (an `unsigned long`) with atomic operations only. One that is mapped without the right to write is only
+    // loaded: `read` stores to the consumer's alone.
+    unsafe { AtomicUsize::from_ptr(address.as_ptr().cast()) }
 }
 
-// SAFETY: this value alone owns the mapping (besides the kernel), and nothing in it is bound to a thread.
-unsafe impl Send for Mapping {}
-
-// SAFETY: as above; the bytes of records are read by `RingBuffer::read` alone, which has the ring exclusively.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps `len` bytes from `offset` on.
-    fn new(map: i32, len: usize, offset: usize, is_written: bool) -> io::Result<Self> {
-        let writes = if is_written { libc::PROT_WRITE } else { 0 };
-        let offset = offset as libc::off_t;
-        // SAFETY: a null hint: the kernel chooses fresh addresses, so nothing that exists is overwritten.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | writes,
-                libc::MAP_SHARED,
-                map,
-                offset,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap gave null"))?;
-        Ok(Self { base, len })
-    }
-
-    /// Returns the address of `len` bytes at `at`.
-    fn address(&self, at: usize, len: usize) -> *mut u8 {
-        let is_inside = at.checked_add(len).is_some_and(|end| end <= self.len);
-        assert!(is_inside, "the kernel's layout");
-        // SAFETY: checked above to be inside the mapping.
-        unsafe { self.base.as_ptr().add(at) }
-    }
-
-    /// Returns the position that the mapping begins with.
-    fn position(&self) -> &AtomicUsize {
-        let address = self.address(0, size_of::<AtomicUsize>());
-        // SAFETY: the begin of a page is aligned, the mapping lives as long as `self`, and both sides use the position
-        // (an `unsigned long`) with atomic operations only. One that is mapped without the right to write is only
-        // loaded: `read` stores to the consumer's alone.
-        unsafe { AtomicUsize::from_ptr(address.cast()) }
-    }
-
-    /// Returns the first word of a record.
-    fn word(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(8), "the kernel's layout");
-        let address = self.address(at, size_of::<AtomicU32>());
-        // SAFETY: aligned by the check above, the mapping lives as long as `self`, the kernel changes the word with
-        // atomic operations only, and this process only loads it.
-        unsafe { AtomicU32::from_ptr(address.cast()) }
-    }
-
-    /// Returns the bytes of a record.
-    ///
-    /// # Safety
-    ///
-    /// The record is not busy, and the consumer's position does not pass it while the result is used.
-    unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
-        let address = self.address(at, len);
-        // SAFETY:
-        // - `address` checks that the bytes are inside the mapping, which lives as long as `self`;
-        // - by the caller's promise the record is written, and the kernel gives its room to no other one meanwhile: nothing
-        //   writes the bytes.
-        unsafe { std::slice::from_raw_parts(address, len) }
-    }
+/// Returns the first word of a record.
+fn word(mapping: &Mapping, at: usize) -> &AtomicU32 {
+    assert!(at.is_multiple_of(8), "the kernel's layout");
+    let address = mapping.address(at, size_of::<AtomicU32>());
+    // SAFETY: aligned by the check above, the mapping lives as long as the result, the kernel changes the word with
+    // atomic operations only, and this process only loads it.
+    unsafe { AtomicU32::from_ptr(address.as_ptr().cast()) }
 }
 
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: `base` and `len` are those of `mmap`, and references into the mapping borrow from `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
-    }
+/// Returns the bytes of a record.
+///
+/// # Safety
+///
+/// The record is not busy, and the consumer's position does not pass it while the result is used.
+unsafe fn bytes(mapping: &Mapping, at: usize, len: usize) -> &[u8] {
+    let address = mapping.address(at, len);
+    // SAFETY:
+    // - `address` checks that the bytes are inside the mapping, which lives as long as the result;
+    // - by the caller's promise the record is written, and the kernel gives its room to no other one meanwhile: nothing
+    //   writes the bytes.
+    unsafe { std::slice::from_raw_parts(address.as_ptr(), len) }
 }
