@@ -29,10 +29,14 @@ const V6_SOURCE: i16 = 14 + 8;
 
 /// Emits code that stores the flow of an IPv4 packet whose header is verified.
 pub(super) fn emit_v4(asm: &mut Assembler<'_>) {
-    asm.load(Size::Word, R2, R6, V4_SOURCE)
-        .store(Size::Word, R10, FLOW, R2)
-        .load(Size::Word, R2, R6, V4_SOURCE + 4)
-        .store(Size::Word, R10, FLOW + 4, R2)
+    // Both addresses in one: without `CAP_PERFMON` Linux 6.1 refuses a half beside one that is a scalar with bounds.
+    asm.load(Size::Double, R2, R6, V4_SOURCE)
+        .store(Size::Double, R10, FLOW, R2)
+        // And it follows speculative branches, of which one reads an IPv6 key here.
+        .op32(Op::Mov, R2, 0)
+        .store(Size::Double, R10, FLOW + 8, R2)
+        .store(Size::Double, R10, FLOW + 16, R2)
+        .store(Size::Double, R10, FLOW + 24, R2)
         .load(Size::Half, R2, R6, V4_TOTAL)
         .big_endian(R2, 16)
         .add(R2, 14)

@@ -228,22 +228,25 @@ impl Steering {
             // A kernel without ring buffers has no copies.
             copies: PacketCopies::new().ok().map(Arc::new),
         };
-        let several_buffers = joins_buffers();
-        let coarse = Variant {
+        // With all that a kernel may have; then without copies, without room for longer frames (both take helpers
+        // of Linux 5.18), and with the exact clock in place of the coarse one (5.11).
+        let newest = Variant {
             clock: Helper::KtimeCoarseNs,
             has_room: maps.room.is_some(),
             has_copies: maps.copies.is_some(),
-            several_buffers,
+            several_buffers: joins_buffers(),
         };
-        // Both take helpers of Linux 5.18.
-        let former = Variant { has_room: false, has_copies: false, ..coarse };
-        // A kernel without the coarse clock has the exact one.
-        let exact = Variant { clock: Helper::KtimeNs, ..former };
+        let no_copies = Variant { has_copies: false, ..newest };
+        let no_room = Variant { has_room: false, ..no_copies };
+        let exact = Variant { clock: Helper::KtimeNs, ..no_room };
         let attempt = |variant| {
             load_program(&maps, variant, &Extensions::default()).map(|program| (program, variant))
         };
-        let loaded = attempt(coarse).or_else(|_| attempt(former));
-        let (program, variant) = loaded.or_else(|_| attempt(exact))?;
+        let loaded = attempt(newest);
+        let (program, variant) = loaded
+            .or_else(|_| attempt(no_copies))
+            .or_else(|_| attempt(no_room))
+            .or_else(|_| attempt(exact))?;
         let steering = Self {
             program: RwLock::new(Arc::new(program)),
             variant,

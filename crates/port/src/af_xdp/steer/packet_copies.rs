@@ -342,7 +342,8 @@ impl PacketCopies {
             .mov(R7, R0)
             .call(Helper::KtimeNs)
             .store(Size::Double, R7, 0, R0)
-            .jump_if(Cond::Eq, R8, 0, submit)
+            // Not `Eq`, from which the verifier learns no lower bound before Linux 6.8.
+            .jump_if(Cond::Lt, R8, 1, submit)
             .mov(R1, R6)
             .mov(R2, 0)
             .mov(R3, R7)
