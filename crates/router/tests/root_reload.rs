@@ -333,7 +333,7 @@ fn workers_replace_one_that_panics_and_too_many_panics_end_the_daemon() {
         forwards(&daemon, received);
         pauses.push(panicked.elapsed());
     }
-    println!("from a panic to the first packet of the new worker: {pauses:?}");
+    eprintln!("from a panic to the first packet of the new worker: {pauses:?}");
 
     // The fourth in a minute: the kernel forwards again, at once by its routes.
     armed.store(true, Ordering::Relaxed);
