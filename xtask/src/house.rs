@@ -61,7 +61,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("bench", LIBRARIES),
     // Inputs for every parser.
     ("fuzz", LIBRARIES),
-    ("capi", &["fib"]),
+    ("capi", &["fib", "feed"]),
     ("python", &["fib"]),
     ("xtask", &[]),
 ];

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
+mod abi;
 mod audit_data;
 mod changes;
 mod command;

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 44] = [
+const PACKAGES: [Package; 46] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -72,6 +72,9 @@ const PACKAGES: [Package; 44] = [
     ("clang", &["clang", "--version"]),
     // `fingerpost-bench agree` and `fingerpost-bench engines` compile a program around DPDK's tables.
     ("gcc", &["cc", "--version"]),
+    // Check programs that use the C library.
+    ("g++", &["g++", "--version"]),
+    ("valgrind", &["valgrind", "--version"]),
     ("libc6-dev", &["cc", "-x", "c", "-include", "stdlib.h", "-fsyntax-only", "/dev/null"]),
     ("pkg-config", &["pkg-config", "--version"]),
     ("libdpdk-dev", &["pkg-config", "--exists", "libdpdk"]),

@@ -13,7 +13,7 @@ use crate::command::{CommandLine, NOT_INCREMENTAL};
 use crate::programs::{KERNEL_ENGINES, Programs, Target};
 use crate::step::Step;
 use crate::{
-    changes, cycles, house, language, licenses, metadata, needs, release, sanitizers,
+    abi, changes, cycles, house, language, licenses, metadata, needs, release, sanitizers,
     smoke as scripts,
 };
 
@@ -43,6 +43,7 @@ pub(crate) fn check() -> Result<Vec<Step>> {
         }),
         Step::check("no cycles", move |_| cycles::check(&metadata)),
         Step::check("language", |_| language::check()),
+        Step::check("C interface", |_| abi::check()),
         Step::check("licenses", |_| licenses::check()),
         Step::command(
             "documentation",
@@ -179,10 +180,10 @@ fn release_build() -> Step {
     Step::command("release build", CommandLine::cargo(&release::WORDS))
 }
 
-/// Builds `fingerpost-bench` if one of `scripts` runs it, in the profile of the tests, as `test` does
-/// with its tests: the scripts compare its answers and measure no time.
+/// Builds `fingerpost-bench` and the C library if one of `scripts` runs the former, in the profile of the tests, as `test`
+/// does with its tests: the scripts compare answers and measure no time.
 fn bench_build(scripts: &[scripts::Script]) -> Option<Step> {
-    let words = ["build", "--package", "fingerpost-bench"];
+    let words = ["build", "--package", "fingerpost-bench", "--package", "fingerpost-capi"];
     scripts
         .iter()
         .any(scripts::Script::runs_bench)

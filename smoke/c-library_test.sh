@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# The C library as a program uses it: installed, found by pkg-config, with its soname and the versions of its symbols; its
+# tests as they are, under AddressSanitizer and UndefinedBehaviorSanitizer, and under valgrind, against the shared and the
+# static library; its example forwards pings between two namespaces.
+#
+#   west: TUN west 10.0.0.1 ── forward ── TUN east 10.1.0.1 :east
+. "$(dirname "$0")/lib/namespaces.sh"
+
+source=$here/crates/capi
+archive=$(find "$(dirname "$(readlink -f "$bench")")/deps" -name 'libfingerpost_capi-*.a' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
+[ -n "$archive" ] || fail "no C library beside $bench: cargo test --no-run -p fingerpost-capi"
+bash "$source/install.sh" "$archive" "$work/usr"
+refuse 1 "no archive $work/none" bash "$source/install.sh" "$work/none" "$work/usr"
+refuse 2 "usage: " bash "$source/install.sh"
+export PKG_CONFIG_PATH=$work/usr/lib/pkgconfig LD_LIBRARY_PATH=$work/usr/lib
+library=$work/usr/lib/libfingerpost.so
+readelf -d "$library" | has_line "Library soname: \[libfingerpost.so.0\]" || fail "another soname"
+nm -D --defined-only "$library" | awk '$2 == "T" { sub("@@FINGERPOST_0", "", $3); print $3 }' | sort >"$work/symbols"
+grep -v '^typedef' "$source/libfingerpost.abi" | grep -o 'fp_[a-z0-9_]*(' | tr -d '(' | sort >"$work/promised"
+diff "$work/promised" "$work/symbols" || fail "other symbols than those of libfingerpost.abi"
+
+read -ra flags <<<"$(pkg-config --cflags --libs fingerpost)"
+compile() { # OUTPUT FILE OPTION...
+    cc -std=c11 -D_DEFAULT_SOURCE -O1 -g -Wall -Wextra -Wpedantic -Werror "$2" -o "$work/$1" "${@:3}"
+}
+g++ -fsyntax-only -Wall -Wextra -Werror -x c++ "$work/usr/include/fingerpost.h"
+full=${FINGERPOST_DATA:-$here/../shared/data}/ipv4-20260730-routeviews-origin.dat.gz
+for name in table errors pointers threads files; do
+    routes=$here/data/nested.txt
+    [ "$name" != files ] || [ ! -f "$full" ] || routes=$full
+    compile "$name" "$source/tests/c/$name.c" "${flags[@]}"
+    "$work/$name" "$work" "$routes" || fail "$name"
+    compile "$name-checked" "$source/tests/c/$name.c" "${flags[@]}" -fsanitize=address,undefined -fno-sanitize-recover=all
+    "$work/$name-checked" "$work" "$here/data/nested.txt" || fail "$name with sanitizers"
+    echo "   $name: passes, and with sanitizers"
+done
+# The first program of the guide.
+sed -n '/^```c$/,/^```$/p' "$here/docs/guide/c-library.md" | sed '1d;$d' >"$work/first.c"
+compile first "$work/first.c" "${flags[@]}"
+[ "$("$work/first")" = "label 7" ] || fail "the guide's program prints another label"
+# Threads take a minute there.
+for name in table errors pointers; do
+    valgrind -q --error-exitcode=9 --leak-check=full "$work/$name" "$work" 2>"$work/valgrind.log" || fail "$name under valgrind"
+done
+echo "   table, errors, pointers: pass under valgrind"
+read -ra flags <<<"$(pkg-config --static --cflags --libs fingerpost)"
+compile static "$source/tests/c/table.c" "${flags[@]/-lfingerpost/-l:libfingerpost.a}"
+LD_LIBRARY_PATH='' "$work/static" || fail "table with the static library"
+
+namespace router
+namespace west
+namespace east
+compile forward "$source/examples/forward.c" -I"$work/usr/include" -L"$work/usr/lib" -lfingerpost
+printf '10.0.0.0/24 west\n10.1.0.0/24 east\n' >"$work/routes"
+launch router env LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$work/forward" "$work/routes" >"$work/forward.out" 2>"$work/forward.log"
+forward=$launched
+wait_for 10 grep -q "^forwarding by 2 routes$" "$work/forward.out" || fail "the example does not start"
+number=0
+for name in west east; do
+    within router ip link set "$name" netns "$prefix$name"
+    within "$name" ip addr add "10.$number.0.1/24" dev "$name"
+    within "$name" ip link set "$name" up
+    within "$name" ip route add 10.0.0.0/8 dev "$name"
+    number=$((number + 1))
+done
+within west ping -c 5 -i 0.05 -W 2 10.1.0.1 >"$work/pings" || fail "pings are lost: $(cat "$work/pings")"
+# 64 at the start, one hop.
+[ "$(grep -c 'ttl=63' "$work/pings")" -eq 5 ] || fail "another TTL: $(cat "$work/pings")"
+kill "$forward"
+refuse 1 "/nowhere" "$work/forward" /nowhere
+echo "the example forwards: $(tail -2 "$work/pings" | head -1)"
