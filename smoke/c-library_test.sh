@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The C library as a program uses it: installed, found by pkg-config, with its soname and the versions of its symbols; its
 # tests as they are, under AddressSanitizer and UndefinedBehaviorSanitizer, and under valgrind, against the shared and the
-# static library; its example forwards pings between two namespaces.
+# static library; its example forwards pings between two namespaces. Its Debian packages, installed, compile and run the
+# first program of the guide, and leave nothing behind.
 #
 #   west: TUN west 10.0.0.1 ── forward ── TUN east 10.1.0.1 :east
 . "$(dirname "$0")/lib/namespaces.sh"
@@ -69,3 +70,24 @@ within west ping -c 5 -i 0.05 -W 2 10.1.0.1 >"$work/pings" || fail "pings are lo
 kill "$forward"
 refuse 1 "/nowhere" "$work/forward" /nowhere
 echo "the example forwards: $(tail -2 "$work/pings" | head -1)"
+
+"$(dirname "$bench")/xtask" deb-library --archive "$archive" -o "$work/debian" >"$work/packages" 2>"$work/deb.log" || fail "no packages"
+cat >"$work/installed.sh" <<'INSTALLED'
+set -Eeuo pipefail
+work=$1
+# The changes of this machine's files are in memory, and go with this process.
+mount -t tmpfs none /mnt
+for folder in usr var etc; do
+    mkdir -p "/mnt/$folder/upper" "/mnt/$folder/work"
+    mount -t overlay none -o "lowerdir=/$folder,upperdir=/mnt/$folder/upper,workdir=/mnt/$folder/work" "/$folder"
+done
+unset PKG_CONFIG_PATH LD_LIBRARY_PATH
+dpkg --install "$work"/debian/libfingerpost0_*.deb "$work"/debian/libfingerpost-dev_*.deb
+ldconfig
+cc "$work/first.c" -o "$work/packaged" $(pkg-config --cflags --libs fingerpost)
+[ "$("$work/packaged")" = "label 7" ]
+dpkg --purge libfingerpost-dev libfingerpost0
+! find /usr -name '*fingerpost*' -newer "$work/first.c" | grep . || exit 1
+INSTALLED
+unshare --mount bash "$work/installed.sh" "$work" >"$work/installed.log" 2>&1 || fail "the packages do not work"
+echo "the packages are installed, used, and purged: $(xargs -n1 basename <"$work/packages" | xargs)"

@@ -8,7 +8,7 @@
 #   libfingerpost_capi.a ── cc -shared, libfingerpost.map ──► libfingerpost.so.0.1.0 ◄── .so.0 ◄── .so
 #
 # LIBDIR is PREFIX/lib by default. With DESTDIR all files lie in that folder, as in the root of a package.
-# rustc cannot give a library symbol versions (docs/decisions/0070), hence the C compiler: CC, default cc.
+# rustc cannot give a library symbol versions (docs/decisions/0070), hence the C compiler: CC, default cc; STRIP, default strip.
 set -Eeuo pipefail
 [ $# = 2 ] || [ $# = 3 ] || {
     echo "usage: bash crates/capi/install.sh ARCHIVE PREFIX [LIBDIR]" >&2
@@ -32,6 +32,7 @@ chmod 644 "$root$library/libfingerpost.so.$version"
 ln -sf "libfingerpost.so.$version" "$root$library/libfingerpost.so.0"
 ln -sf libfingerpost.so.0 "$root$library/libfingerpost.so"
 install -m 644 "$archive" "$root$library/libfingerpost.a"
+"${STRIP:-strip}" --strip-debug "$root$library/libfingerpost.a"
 install -m 644 "$here/include/fingerpost.h" "$root$prefix/include/fingerpost.h"
 sed "s#@PREFIX@#$prefix#; s#@LIBDIR@#$library#; s#@VERSION@#$version#" "$here/fingerpost.pc.in" \
     >"$root$library/pkgconfig/fingerpost.pc"

@@ -1,4 +1,4 @@
-//! The Debian package: `cargo xtask deb`.
+//! The Debian package of the program: `cargo xtask deb`. Those of the C library are in `deb/library.rs`.
 //!
 //! ```text
 //!   release build ─► program, manual pages, completions ─┐
@@ -22,6 +22,10 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::{audit_data, licenses, metadata, release, sbom};
+
+mod library;
+
+pub(crate) use library::{Arguments as LibraryArguments, build as build_library};
 
 /// The units, and the services of the package.
 const UNITS: [&str; 6] = [
@@ -126,21 +130,36 @@ impl Stage {
         run(Command::new("gzip").args(["-9nr"]).arg(&manual))?;
         self.set_manual_modes(&manual)?;
         self.control(&program, suffix, &conffiles)?;
-        let name = format!("fingerpost_{}_{}.deb", version(suffix), architecture()?);
-        let package = output.join(name);
+        self.close("fingerpost", output, suffix)
+    }
+
+    /// Packs the folder, whose file DEBIAN/control is written.
+    fn close(&self, package: &str, output: &Path, suffix: &str) -> Result<PathBuf> {
+        let file = output.join(format!("{package}_{}_{}.deb", version(suffix), architecture()?));
         run(Command::new("dpkg-deb")
             .args(["--root-owner-group", "-Zxz", "--build"])
-            .args([&self.0, &package])
+            .args([&self.0, &file])
             .env("SOURCE_DATE_EPOCH", epoch()?))?;
-        Ok(package)
+        Ok(file)
     }
 
     /// Writes the documentation: the guide, the changelog, the licenses and the bill of materials.
     fn documentation(&self, suffix: &str, contents: &sbom::Contents) -> Result<()> {
         let to = |name: &str| format!("{DOCUMENTATION}/{name}");
-        self.copy("packaging/debian/copyright", &to("copyright"))?;
         self.copy("README.md", &to("README.md"))?;
         self.copy("CHANGELOG.md", &to("CHANGELOG.md"))?;
+        self.copyright("fingerpost", suffix)?;
+        for name in names("docs/guide")? {
+            self.copy(&format!("docs/guide/{name}"), &to(&format!("guide/{name}")))?;
+        }
+        let bill = serde_json::to_vec_pretty(&sbom::document(contents)?)?;
+        self.write(&to("sbom.cdx.json"), 0o644, &bill)
+    }
+
+    /// Writes the copyright and Debian's changelog of a package.
+    fn copyright(&self, package: &str, suffix: &str) -> Result<()> {
+        let to = |name: &str| format!("usr/share/doc/{package}/{name}");
+        self.copy("packaging/debian/copyright", &to("copyright"))?;
         let date = run(Command::new("date").args(["-uR", "-d"]).arg(format!("@{}", epoch()?)))?;
         let changes = format!(
             "fingerpost ({}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- {}  {}",
@@ -150,11 +169,7 @@ impl Stage {
         );
         self.write(&to("changelog"), 0o644, changes.as_bytes())?;
         run(Command::new("gzip").arg("-9n").arg(self.0.join(to("changelog"))))?;
-        for name in names("docs/guide")? {
-            self.copy(&format!("docs/guide/{name}"), &to(&format!("guide/{name}")))?;
-        }
-        let bill = serde_json::to_vec_pretty(&sbom::document(contents)?)?;
-        self.write(&to("sbom.cdx.json"), 0o644, &bill)
+        Ok(())
     }
 
     /// Writes the folder `DEBIAN`.
@@ -299,14 +314,15 @@ fn names(folder: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Adds the files below a folder.
+/// Adds the files below a folder, without symbolic links.
 fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            list(&path, files)?;
-        } else {
-            files.push(path);
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            list(&entry.path(), files)?;
+        } else if kind.is_file() {
+            files.push(entry.path());
         }
     }
     Ok(())

@@ -113,6 +113,8 @@ enum Verb {
     Fuzz(fuzz::Arguments),
     /// The Debian package
     Deb(deb::Arguments),
+    /// Build the Debian packages of the C library: libfingerpost0 and libfingerpost-dev
+    DebLibrary(deb::LibraryArguments),
     /// `fingerpost-bench` in a release build
     #[command(disable_help_flag = true)]
     Bench {
@@ -155,6 +157,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Neon => neon::steps()?,
         Verb::Fuzz(arguments) => fuzz::steps(&arguments)?,
         Verb::Deb(arguments) => return deb::build(&arguments).map(|()| true),
+        Verb::DebLibrary(arguments) => return deb::build_library(&arguments).map(|()| true),
         Verb::Bench { arguments } => return plan::bench(&arguments),
     };
     schedule::run(&steps)
