@@ -169,8 +169,8 @@ enum fp_status fp_prefix_format(const struct fp_prefix *prefix,
 enum fp_status fp_table_new(int kind,
                             struct fp_table **table);
 
-// The same with engines for IPv4 and IPv6 by name ("auto", "D18R", "flat", …; `fingerpost table engines` lists
-// them), and with this number of threads for whole builds (0 counts as 1).
+// The same with engines for IPv4 and IPv6 by name ("auto", "D18R", "flat", …; docs/guide/engines.md lists
+// them), and with this number of threads for whole builds, 1 to 256.
 //
 // The texts end with a zero.
 enum fp_status fp_table_new_with(int kind,
@@ -356,7 +356,7 @@ enum fp_status fp_reader_lookup_many6_network(struct fp_reader *reader,
 enum fp_status fp_table_save(const struct fp_table *table,
                              const char *path);
 
-// Creates a reader of a file that fp_table_save has written, or `fingerpost table build`. The file is read and
+// Creates a reader of a file that fp_table_save has written, or `fingerpost table save`. The file is read and
 // checked whole, and may then change. FP_STATUS_FORMAT if it is damaged.
 //
 // `path` ends with a zero.

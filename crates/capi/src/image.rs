@@ -38,7 +38,7 @@ pub unsafe extern "C" fn fp_table_save(table: Option<&Table>, path: *const c_cha
     })
 }
 
-/// Creates a reader of a file that fp_table_save has written, or `fingerpost table build`. The file is read and
+/// Creates a reader of a file that fp_table_save has written, or `fingerpost table save`. The file is read and
 /// checked whole, and may then change. FP_STATUS_FORMAT if it is damaged.
 ///
 /// # Safety

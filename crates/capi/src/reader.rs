@@ -35,11 +35,15 @@ pub struct Address6 {
     pub low: u64,
 }
 
+/// A lookup of one family leaves the former tables of both, for which commits would else wait.
 impl Reader {
     #[inline]
     fn v4(&mut self) -> &Fib<u32> {
         match &mut self.0 {
-            Source::Committed { v4, .. } => v4.current(),
+            Source::Committed { v4, v6, .. } => {
+                v6.current();
+                v4.current()
+            }
             Source::Stored { v4, .. } => v4,
         }
     }
@@ -47,7 +51,10 @@ impl Reader {
     #[inline]
     fn v6(&mut self) -> &Fib<u128> {
         match &mut self.0 {
-            Source::Committed { v6, .. } => v6.current(),
+            Source::Committed { v4, v6, .. } => {
+                v4.current();
+                v6.current()
+            }
             Source::Stored { v6, .. } => v6,
         }
     }

@@ -10,6 +10,9 @@ use crate::pointers::PointerLabels;
 use crate::prefix::{AnyPrefix, Bytes, Prefix, is_v6};
 use crate::status::{Failure, Status, guard};
 
+/// The most threads of a build.
+const MAX_THREADS: usize = 256;
+
 /// The label of an address that no route matches.
 pub const FP_NO_ROUTE: u32 = 0;
 const _: () = assert!(FP_NO_ROUTE == Hop::NONE.0);
@@ -91,7 +94,7 @@ impl Table {
         fn choice<A: Family>(engine: &str) -> Result<Choice, Failure> {
             Choice::parse::<A>(engine).map_err(Failure::argument)
         }
-        let threads = threads.max(1);
+        let threads = threads.clamp(1, MAX_THREADS);
         Ok(Self {
             v4: Updater::new(Rib::new(), choice::<u32>(engines[0])?, threads).map_err(full)?,
             v6: Updater::new(Rib::new(), choice::<u128>(engines[1])?, threads).map_err(full)?,
@@ -199,8 +202,8 @@ pub extern "C" fn fp_table_new(kind: c_int, table: Option<&mut MaybeUninit<*mut 
     })
 }
 
-/// The same with engines for IPv4 and IPv6 by name ("auto", "D18R", "flat", …; `fingerpost table engines` lists
-/// them), and with this number of threads for whole builds (0 counts as 1).
+/// The same with engines for IPv4 and IPv6 by name ("auto", "D18R", "flat", …; docs/guide/engines.md lists
+/// them), and with this number of threads for whole builds, 1 to 256.
 ///
 /// # Safety
 ///
