@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The C library as a program uses it: installed, found by pkg-config, with its soname and the versions of its symbols; its
 # tests as they are, under AddressSanitizer and UndefinedBehaviorSanitizer, and under valgrind, against the shared and the
-# static library; its example forwards pings between two namespaces. Its Debian packages, installed, compile and run the
-# first program of the guide, and leave nothing behind.
+# static library; its example forwards pings between two namespaces, another is a node of a DPDK graph. Its Debian
+# packages, installed, compile and run the first program of the guide, and leave nothing behind.
 #
 #   west: TUN west 10.0.0.1 ── forward ── TUN east 10.1.0.1 :east
 . "$(dirname "$0")/lib/namespaces.sh"
@@ -70,6 +70,12 @@ within west ping -c 5 -i 0.05 -W 2 10.1.0.1 >"$work/pings" || fail "pings are lo
 kill "$forward"
 refuse 1 "/nowhere" "$work/forward" /nowhere
 echo "the example forwards: $(tail -2 "$work/pings" | head -1)"
+
+read -ra flags <<<"$(pkg-config --cflags --libs fingerpost libdpdk)"
+cc -O1 -Wall -Wextra -Werror "$source/examples/dpdk_node.c" -o "$work/dpdk_node" "${flags[@]}"
+RUNTIME_DIRECTORY=$work "$work/dpdk_node" --no-huge --no-pci -m 128 --no-telemetry --no-shconf >"$work/dpdk" 2>"$work/dpdk.log" || fail "the DPDK graph"
+# Its packets are the same in each run.
+has_line "^$(sed -n '/^```text$/,/^```$/p' "$here/docs/guide/dpdk.md" | sed '1d;$d')$" <"$work/dpdk" || fail "other packets in the DPDK graph: $(cat "$work/dpdk")"
 
 "$(dirname "$bench")/xtask" deb-library --archive "$archive" -o "$work/debian" >"$work/packages" 2>"$work/deb.log" || fail "no packages"
 cat >"$work/installed.sh" <<'INSTALLED'
