@@ -1,7 +1,7 @@
 //! The steps of each verb, in the order in which they run.
 //!
-//! The checks that fail fastest come first: formatting before lints, lints before tests, the tests that
-//! run beside others before those that run alone. Builds with other flags (loom, the sanitizers,
+//! The checks that fail fastest come first: formatting before lints, lints before tests. The tests that run alone come
+//! between the builds and the tests that run beside others. Builds with other flags (loom, the sanitizers,
 //! libFuzzer) get folders of their own under the target folder, so that a change between them rebuilds
 //! nothing.
 
@@ -68,28 +68,36 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     }
     let programs = Programs::new(&[], true)?;
     steps.push(programs.build(&[NOT_INCREMENTAL]));
-    if with_root && needs::is_root() {
-        steps.push(release_build());
-    }
-    // The longest first, so that the cores end together. Each build has its own folder.
-    let mut idle = Vec::new();
-    idle.extend(sanitizers::address()?);
-    idle.extend(sanitizers::loom()?);
+    // Each build has its own folder.
+    let mut idle = sanitizers::loom()?;
     idle.extend(sanitizers::thread()?);
+    if with_root && needs::is_root() {
+        // Its last part, the optimization of the whole program, leaves a core to them.
+        steps.push(release_build().concurrent());
+        steps.extend(idle.drain(..).map(Step::idle));
+    }
+    // The tests that need a core for themselves follow, and with them the release build is complete.
+    let scripts = scripts::scripts(&[])?;
+    let smoke = if with_root { smoke_steps(&scripts)? } else { SmokeSteps::default() };
+    if with_root {
+        steps.extend(root_tests(&programs));
+        steps.extend(smoke.alone);
+    }
+    // The longest first, so that the cores end together.
+    idle.extend(sanitizers::address()?);
     idle.push(programs.doc_tests(&[NOT_INCREMENTAL]));
     idle.extend(simd_levels(&programs));
     idle.extend(programs.steps(|target| !target.needs_root));
     steps.extend(idle.into_iter().map(Step::idle));
     if with_root {
         // Most smoke tests wait for packets and timers: they run beside the tests above.
-        steps.extend(smoke_scripts(&scripts::scripts(&[])?)?);
-        steps.extend(root_tests(&programs));
+        steps.extend(smoke.beside);
     } else {
         let skip = |target: &Target| {
             Step::skipped(&format!("root tests {} {}", target.package, target.name), ASKED_FOR)
         };
         steps.extend(programs.targets().filter(|target| target.needs_root).map(skip));
-        for script in scripts::scripts(&[])? {
+        for script in scripts {
             steps.push(Step::skipped(&format!("smoke {}", script.name), ASKED_FOR));
         }
     }
@@ -160,7 +168,9 @@ pub(crate) fn smoke(only: &[String]) -> Result<Vec<Step>> {
         steps.push(release_build());
         steps.extend(bench_build(&scripts));
     }
-    steps.extend(smoke_scripts(&scripts)?);
+    let smoke = smoke_steps(&scripts)?;
+    steps.extend(smoke.beside);
+    steps.extend(smoke.alone);
     Ok(steps)
 }
 
@@ -199,24 +209,33 @@ fn binaries(profile: &str) -> Result<scripts::Binaries> {
     })
 }
 
-/// Runs the scripts on the release build: first those that may run at the same time.
-fn smoke_scripts(scripts: &[scripts::Script]) -> Result<Vec<Step>> {
+/// The steps of smoke tests, on the release build.
+#[derive(Default)]
+struct SmokeSteps {
+    /// Those that may run beside other steps.
+    beside: Vec<Step>,
+    /// Those that run alone, and those in virtual machines.
+    alone: Vec<Step>,
+}
+
+fn smoke_steps(scripts: &[scripts::Script]) -> Result<SmokeSteps> {
     if !needs::is_root() {
         let fail = |script: &scripts::Script| {
             Step::check(&format!("smoke {}", script.name), |_| Err(NOT_ROOT.to_owned()))
         };
-        return Ok(scripts.iter().map(fail).collect());
+        let alone = scripts.iter().map(fail).collect();
+        return Ok(SmokeSteps { alone, ..SmokeSteps::default() });
     }
     let binaries = binaries("release")?;
     let (guests, others): (Vec<_>, Vec<_>) =
         scripts.iter().partition(|script| script.runs_in_a_vm());
-    let (alone, concurrent): (Vec<_>, Vec<_>) =
+    let (alone, beside): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|script| script.runs_alone());
-    let mut steps: Vec<Step> =
-        concurrent.iter().map(|script| script.step(&binaries).concurrent()).collect();
-    steps.extend(alone.iter().map(|script| script.step(&binaries)));
-    steps.extend(scripts::vm_step(&guests, &binaries));
-    Ok(steps)
+    let step = |script: &&scripts::Script| script.step(&binaries);
+    Ok(SmokeSteps {
+        beside: beside.iter().map(step).map(Step::concurrent).collect(),
+        alone: alone.iter().map(step).chain(scripts::vm_step(&guests, &binaries)).collect(),
+    })
 }
 
 /// Lists the steps of `exhaustive`: the tests that are too long for every day.
