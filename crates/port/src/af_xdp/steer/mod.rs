@@ -242,8 +242,7 @@ impl Steering {
         let attempt = |variant| {
             load_program(&maps, variant, &Extensions::default()).map(|program| (program, variant))
         };
-        let loaded = attempt(newest);
-        let (program, variant) = loaded
+        let (program, variant) = attempt(newest)
             .or_else(|_| attempt(no_copies))
             .or_else(|_| attempt(no_room))
             .or_else(|_| attempt(exact))?;
