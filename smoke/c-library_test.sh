@@ -93,7 +93,7 @@ ldconfig
 cc "$work/first.c" -o "$work/packaged" $(pkg-config --cflags --libs fingerpost)
 [ "$("$work/packaged")" = "label 7" ]
 dpkg --purge libfingerpost-dev libfingerpost0
-! find /usr -name '*fingerpost*' -newer "$work/first.c" | grep . || exit 1
+! find /mnt/usr/upper -name '*fingerpost*' ! -type d | grep . || exit 1
 INSTALLED
 unshare --mount bash "$work/installed.sh" "$work" >"$work/installed.log" 2>&1 || fail "the packages do not work"
 echo "the packages are installed, used, and purged: $(xargs -n1 basename <"$work/packages" | xargs)"

@@ -76,7 +76,7 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
         steps.push(release_build().concurrent());
         steps.extend(idle.drain(..).map(Step::idle));
     }
-    // The tests that need a core for themselves follow, and with them the release build is complete.
+    // A step that runs alone waits for the release build, which smoke tests need.
     let scripts = scripts::scripts(&[])?;
     let smoke = if with_root { smoke_steps(&scripts)? } else { SmokeSteps::default() };
     if with_root {

@@ -142,8 +142,8 @@ typedef struct fp_statistics {
 extern "C" {
 #endif // __cplusplus
 
-// Returns the reason that the last call of this thread without success gave, in English; "" before the first
-// one. It is valid until this thread's next call of the library.
+// Returns the reason of this thread's last failure (FP_STATUS_BUSY, and each below zero), in English; "" before
+// it. The text is valid until this thread's next call of the library.
 const char *fp_error_message(void);
 
 // Returns the version of the library, such as "0.1.0".

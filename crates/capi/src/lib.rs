@@ -14,8 +14,8 @@
 //! right type, and the object is not in use by another thread unless the header permits it. Texts and arrays
 //! are read by `argument.rs`.
 //!
-//! A shared library has versions for its symbols and a soname, which rustc cannot give it: `cargo xtask
-//! install-c` links it from the static library (docs/decisions/0070).
+//! A shared library has versions for its symbols and a soname, which rustc cannot give it:
+//! `install.sh` links it from the static library (docs/decisions/0070).
 
 // Each exported function has this attribute, which the lint counts as unsafe code.
 #![allow(unsafe_code, reason = "functions that C calls")]

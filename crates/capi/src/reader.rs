@@ -67,22 +67,29 @@ fn as_hops(labels: &mut [u32]) -> &mut [Hop] {
     unsafe { &mut *hops }
 }
 
-/// Returns the arrays of a batch.
+/// Looks up a batch by `find`.
 ///
 /// # Safety
 ///
 /// As [`array`] and [`array_mut`].
-unsafe fn arrays<'a, T>(
+unsafe fn look_up_many<T>(
+    reader: Option<&mut Reader>,
     addresses: *const T,
     labels: *mut u32,
     count: usize,
-) -> Result<(&'a [T], &'a mut [u32]), Failure> {
-    // SAFETY: the caller's promise.
-    let addresses = unsafe { array(addresses, count) };
-    // SAFETY: likewise.
-    let labels = unsafe { array_mut(labels, count) };
-    let wrong = |name| Failure::argument(format_args!("{name} is NULL, or count too large"));
-    Ok((addresses.ok_or_else(|| wrong("addresses"))?, labels.ok_or_else(|| wrong("labels"))?))
+    find: impl FnOnce(&mut Reader, &[T], &mut [u32]),
+) -> Status {
+    guard(|| {
+        let reader = required(reader, "reader")?;
+        // SAFETY: the caller's promise.
+        let addresses = unsafe { array(addresses, count) };
+        // SAFETY: likewise.
+        let labels = unsafe { array_mut(labels, count) };
+        let wrong = |name| Failure::argument(format_args!("{name} is NULL, or count too large"));
+        let addresses = addresses.ok_or_else(|| wrong("addresses"))?;
+        find(reader, addresses, labels.ok_or_else(|| wrong("labels"))?);
+        Ok(Status::Ok)
+    })
 }
 
 /// Looks up addresses that are converted piece by piece.
@@ -194,13 +201,11 @@ pub unsafe extern "C" fn fp_reader_lookup_many4(
     labels: *mut u32,
     count: usize,
 ) -> Status {
-    guard(|| {
-        let reader = required(reader, "reader")?;
-        // SAFETY: the caller's promise.
-        let (addresses, labels) = unsafe { arrays(addresses, labels, count) }?;
+    let find = |reader: &mut Reader, addresses: &[_], labels: &mut [u32]| {
         reader.v4().lookup_batch(addresses, as_hops(labels));
-        Ok(Status::Ok)
-    })
+    };
+    // SAFETY: the caller's promise.
+    unsafe { look_up_many(reader, addresses, labels, count, find) }
 }
 
 /// The same for addresses in network order, such as those of `struct in_addr`.
@@ -215,13 +220,11 @@ pub unsafe extern "C" fn fp_reader_lookup_many4_network(
     labels: *mut u32,
     count: usize,
 ) -> Status {
-    guard(|| {
-        let reader = required(reader, "reader")?;
-        // SAFETY: the caller's promise.
-        let (addresses, labels) = unsafe { arrays(addresses, labels, count) }?;
+    let find = |reader: &mut Reader, addresses: &[_], labels: &mut [u32]| {
         converted(reader.v4(), addresses, labels, |&address| u32::from_be(address));
-        Ok(Status::Ok)
-    })
+    };
+    // SAFETY: the caller's promise.
+    unsafe { look_up_many(reader, addresses, labels, count, find) }
 }
 
 /// The same for addresses of IPv6 in host order.
@@ -236,14 +239,12 @@ pub unsafe extern "C" fn fp_reader_lookup_many6(
     labels: *mut u32,
     count: usize,
 ) -> Status {
-    guard(|| {
-        let reader = required(reader, "reader")?;
-        // SAFETY: the caller's promise.
-        let (addresses, labels) = unsafe { arrays(addresses, labels, count) }?;
+    let find = |reader: &mut Reader, addresses: &[_], labels: &mut [u32]| {
         let whole = |address: &Address6| u128::from(address.high) << 64 | u128::from(address.low);
         converted(reader.v6(), addresses, labels, whole);
-        Ok(Status::Ok)
-    })
+    };
+    // SAFETY: the caller's promise.
+    unsafe { look_up_many(reader, addresses, labels, count, find) }
 }
 
 /// The same for addresses of IPv6 in network order, 16 bytes each, such as those of `struct in6_addr`.
@@ -258,11 +259,9 @@ pub unsafe extern "C" fn fp_reader_lookup_many6_network(
     labels: *mut u32,
     count: usize,
 ) -> Status {
-    guard(|| {
-        let reader = required(reader, "reader")?;
-        // SAFETY: the caller's promise.
-        let (addresses, labels) = unsafe { arrays(addresses, labels, count) }?;
+    let find = |reader: &mut Reader, addresses: &[_], labels: &mut [u32]| {
         converted(reader.v6(), addresses, labels, |&bytes| u128::from_be_bytes(bytes));
-        Ok(Status::Ok)
-    })
+    };
+    // SAFETY: the caller's promise.
+    unsafe { look_up_many(reader, addresses, labels, count, find) }
 }

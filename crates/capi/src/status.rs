@@ -82,8 +82,8 @@ fn cause(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message")
 }
 
-/// Returns the reason that the last call of this thread without success gave, in English; "" before the first
-/// one. It is valid until this thread's next call of the library.
+/// Returns the reason of this thread's last failure (FP_STATUS_BUSY, and each below zero), in English; "" before
+/// it. The text is valid until this thread's next call of the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn fp_error_message() -> *const c_char {
     MESSAGE.with_borrow(|last| last.as_ptr())

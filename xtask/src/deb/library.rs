@@ -14,7 +14,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Stage, absolute, architecture, cargo, libraries, maintainer, run, version};
+use super::{Stage, absolute, architecture, cargo, libraries, maintainer, names, run, version};
 use crate::{metadata, release};
 
 const RUNTIME: &str = "libfingerpost0";
@@ -75,10 +75,10 @@ fn pack(
         .arg(archive)
         .args(["/usr", &format!("/{folder}")])
         .env("DESTDIR", &development.0))?;
-    development.copy(
-        "crates/capi/examples/forward.c",
-        &format!("usr/share/doc/{DEVELOPMENT}/examples/forward.c"),
-    )?;
+    for name in names("crates/capi/examples")? {
+        let place = format!("usr/share/doc/{DEVELOPMENT}/examples/{name}");
+        development.copy(&format!("crates/capi/examples/{name}"), &place)?;
+    }
     development
         .copy("docs/guide/c-library.md", &format!("usr/share/doc/{DEVELOPMENT}/README.md"))?;
     fs::create_dir_all(runtime.0.join(&folder))?;
