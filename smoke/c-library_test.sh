@@ -92,8 +92,10 @@ dpkg --install "$work"/debian/libfingerpost0_*.deb "$work"/debian/libfingerpost-
 ldconfig
 cc "$work/first.c" -o "$work/packaged" $(pkg-config --cflags --libs fingerpost)
 [ "$("$work/packaged")" = "label 7" ]
+files() { find /mnt/usr/upper -name '*fingerpost*' ! -type d; }
+[ -n "$(files)" ]
 dpkg --purge libfingerpost-dev libfingerpost0
-! find /mnt/usr/upper -name '*fingerpost*' ! -type d | grep . || exit 1
+[ -z "$(files)" ]
 INSTALLED
 unshare --mount bash "$work/installed.sh" "$work" >"$work/installed.log" 2>&1 || fail "the packages do not work"
 echo "the packages are installed, used, and purged: $(xargs -n1 basename <"$work/packages" | xargs)"
