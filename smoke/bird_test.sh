@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # BIRD feeds the router a full table, by BGP and the kernel:
 #
-# runs alone: BIRD and the router load every core with a full table, which BIRD answers for in time
+# runs among idle: BIRD and the router load every core with a full table, which BIRD answers for in time
 #
 #   source s0 ── r0 router r1 ── a0 a: BIRD, half of the table
 #                (BIRD)    r2 ── b0 b: BIRD, the other half

@@ -7,7 +7,7 @@
 #
 #   client c0 ── g0 gate g1 ── t0 grantor          10.1.0.x │ 10.2.0.x, protected: 192.0.2.0/24
 #
-# runs alone: a browser, and seconds of history that are compared with the clock
+# runs among idle: a browser, and seconds of history that are compared with the clock
 #
 # With WEB_PICTURES=FOLDER, pictures of the pages are left there.
 . "$(dirname "$0")/lib/gate_topology.sh"

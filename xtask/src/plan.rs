@@ -1,7 +1,7 @@
 //! The steps of each verb, in the order in which they run.
 //!
 //! The checks that fail fastest come first: formatting before lints, lints before tests. The tests that run alone come
-//! between the builds and the tests that run beside others. Builds with other flags (loom, the sanitizers,
+//! between the builds and the tests that run beside others; the virtual machine runs beside tests that compute. Builds with other flags (loom, the sanitizers,
 //! libFuzzer) get folders of their own under the target folder, so that a change between them rebuilds
 //! nothing.
 
@@ -82,6 +82,9 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     if with_root {
         steps.extend(root_tests(&programs));
         steps.extend(smoke.alone);
+        // The virtual machine uses little more than one processor.
+        steps.extend(smoke.guests.map(Step::among_idle));
+        steps.extend(smoke.among_idle);
     }
     // The longest first, so that the cores end together.
     idle.extend(sanitizers::address()?);
@@ -170,7 +173,9 @@ pub(crate) fn smoke(only: &[String]) -> Result<Vec<Step>> {
     }
     let smoke = smoke_steps(&scripts)?;
     steps.extend(smoke.beside);
+    steps.extend(smoke.among_idle);
     steps.extend(smoke.alone);
+    steps.extend(smoke.guests);
     Ok(steps)
 }
 
@@ -214,8 +219,12 @@ fn binaries(profile: &str) -> Result<scripts::Binaries> {
 struct SmokeSteps {
     /// Those that may run beside other steps.
     beside: Vec<Step>,
-    /// Those that run alone, and those in virtual machines.
+    /// Those that run beside idle steps only.
+    among_idle: Vec<Step>,
+    /// Those that run alone.
     alone: Vec<Step>,
+    /// Those in virtual machines.
+    guests: Option<Step>,
 }
 
 fn smoke_steps(scripts: &[scripts::Script]) -> Result<SmokeSteps> {
@@ -231,10 +240,14 @@ fn smoke_steps(scripts: &[scripts::Script]) -> Result<SmokeSteps> {
         scripts.iter().partition(|script| script.runs_in_a_vm());
     let (alone, beside): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|script| script.runs_alone());
+    let (among_idle, beside): (Vec<_>, Vec<_>) =
+        beside.into_iter().partition(|script| script.runs_among_idle());
     let step = |script: &&scripts::Script| script.step(&binaries);
     Ok(SmokeSteps {
         beside: beside.iter().map(step).map(Step::concurrent).collect(),
-        alone: alone.iter().map(step).chain(scripts::vm_step(&guests, &binaries)).collect(),
+        among_idle: among_idle.iter().map(step).map(Step::among_idle).collect(),
+        alone: alone.iter().map(step).collect(),
+        guests: scripts::vm_step(&guests, &binaries),
     })
 }
 

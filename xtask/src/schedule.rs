@@ -1,22 +1,23 @@
 //! Runs the steps of a plan, adds their counts up and prints the summary.
 //!
 //! ```text
-//!   plan:      A   B   c   d   e   i   j   F     capital letters: alone; c d e: concurrent; i j: idle
-//!   time ─►    A │ B │ c ──── e │ F
-//!                    │ d ─────  │
-//!                    │ i ── j ─ │                in the time that c, d and e do not use
+//!   plan:      A   B   v   c   d   e   i   j   F     A B F: alone; c d e: concurrent; i j: idle; v: among idle
+//!   time ─►    A │ B │ v ── c ──── e │ F
+//!                    │      d ─────  │
+//!                    │ i ── j ────── │               in the time that v, c, d and e do not use
 //! ```
 //!
 //! Steps run in the order of the plan. Concurrent steps that follow one another share [`WIDTH`]
 //! threads, and idle steps among them share [`IDLE_WIDTH`] more, whose processes the kernel runs when
-//! no other wants the processor; a step that runs alone waits for all before it. A failing step does
+//! no other wants the processor; a step among idle ones waits for the concurrent steps before it, and
+//! those after it wait for its end; a step that runs alone waits for all before it. A failing step does
 //! not end the run: the summary at the end is always whole, and its last line is always `N passed,
 //! N failed, N skipped`.
 
 use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -93,16 +94,22 @@ fn run_concurrent(steps: &[Step], done: usize, all: usize) -> Vec<Row<'_>> {
     let (idle, concurrent): (Vec<_>, Vec<_>) =
         steps.iter().partition(|step| step.place == Place::Idle);
     let next = [AtomicUsize::new(0), AtomicUsize::new(0)];
+    // A step among idle ones holds it for writing, concurrent steps for reading.
+    let sole = RwLock::new(());
     std::thread::scope(|scope| {
         let lanes = [(concurrent, WIDTH), (idle, IDLE_WIDTH)];
         for ((steps, width), next) in lanes.into_iter().zip(&next) {
             for _ in 0..width.min(steps.len()) {
-                let (run, steps) = (&run, steps.clone());
+                let (run, steps, sole) = (&run, steps.clone(), &sole);
                 scope.spawn(move || {
                     if steps[0].place == Place::Idle {
                         yield_to_others();
                     }
                     while let Some(step) = steps.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let _reader = (step.place == Place::Concurrent)
+                            .then(|| sole.read().unwrap_or_else(PoisonError::into_inner));
+                        let _writer = (step.place == Place::AmongIdle)
+                            .then(|| sole.write().unwrap_or_else(PoisonError::into_inner));
                         run(step);
                     }
                 });
@@ -214,6 +221,50 @@ mod tests {
         assert!(run(&[step("a").concurrent(), step("b").concurrent()]).unwrap());
         assert!(run(&[step("a").idle(), step("b").concurrent()]).unwrap());
         assert!(run(&[step("a").idle(), step("b").idle()]).unwrap());
+    }
+
+    #[test]
+    fn step_among_idle_runs_beside_idle_and_no_concurrent_steps() {
+        let barrier = Arc::new(Barrier::new(2));
+        let concurrent = Arc::new(AtomicUsize::new(0));
+        let meet = |place: fn(Step) -> Step| {
+            let barrier = Arc::clone(&barrier);
+            place(Step::check("meet", move |_| {
+                barrier.wait();
+                Ok(())
+            }))
+        };
+        let count = || {
+            let concurrent = Arc::clone(&concurrent);
+            let step = Step::check("concurrent", move |_| {
+                concurrent.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(20));
+                concurrent.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            });
+            step.concurrent()
+        };
+        let sole = Arc::clone(&concurrent);
+        let sole = Step::check("sole", move |_| {
+            for _ in 0..20 {
+                let running = sole.load(Ordering::SeqCst);
+                if running > 0 {
+                    return Err(format!("{running} concurrent steps run"));
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok(())
+        });
+        let steps = [
+            count(),
+            meet(Step::among_idle),
+            meet(Step::idle),
+            count(),
+            sole.among_idle(),
+            count(),
+            count(),
+        ];
+        assert!(run(&steps).unwrap());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! A script gets the programs to test (`FINGERPOST`, `FINGERPOST_BENCH`) and the prefix of the names
 //! that it may create (`SMOKE_PREFIX`), its own for each script, since several run at the same time. A
-//! script with a line `# runs alone: REASON` runs beside no other, those with a line `# in a VM: REASON`
-//! run in one virtual machine with Debian's kernel (`smoke/lib/vm.sh`). It fails by its exit status; the
+//! script with a line `# runs alone: REASON` runs beside no other step, one with a line `# runs among idle:
+//! REASON` beside idle steps only; those with a line `# in a VM: REASON` run in one virtual machine with Debian's kernel (`smoke/lib/vm.sh`). It fails by its exit status; the
 //! results have the cause and its last lines. Afterwards no namespace with that prefix may be left;
 //! one that is left is removed and counts as a failure of the test.
 //!
@@ -26,8 +26,11 @@ const LIMIT: usize = 420;
 /// The end of the name of a script that is a test; others are sourced by these.
 const SUFFIX: &str = "_test.sh";
 
-/// The line of a script that runs beside no other.
+/// The line of a script that runs beside no other step.
 const ALONE: &str = "# runs alone: ";
+
+/// The line of a script that runs beside idle steps only.
+const AMONG_IDLE: &str = "# runs among idle: ";
 
 /// The line of a script that runs in a virtual machine.
 const IN_A_VM: &str = "# in a VM: ";
@@ -92,9 +95,14 @@ pub(crate) fn scripts(only: &[String]) -> Result<Vec<Script>> {
 }
 
 impl Script {
-    /// Returns whether the script may not run beside others.
+    /// Returns whether the script may not run beside other steps.
     pub(crate) fn runs_alone(&self) -> bool {
         self.has_line(ALONE)
+    }
+
+    /// Returns whether the script may run beside idle steps only.
+    pub(crate) fn runs_among_idle(&self) -> bool {
+        self.has_line(AMONG_IDLE)
     }
 
     /// Returns whether the script runs in a virtual machine.

@@ -1,6 +1,6 @@
 //! A step: one row of a plan, done by a child process or a check of our own, with its counts.
 //!
-//! A step that may run beside others ([`Step::concurrent`], [`Step::idle`]) writes to a buffer, which
+//! A step that may run beside others (any but [`Place::Alone`]) writes to a buffer, which
 //! the [scheduler](crate::schedule) prints whole when the step has ended; a step that runs alone writes
 //! straight to the terminal ([`Log`]).
 
@@ -23,6 +23,8 @@ pub(crate) enum Place {
     Concurrent,
     /// The same, in the time that concurrent steps leave the processors idle.
     Idle,
+    /// Its neighbors that are idle steps.
+    AmongIdle,
 }
 
 type Check = dyn Fn(&mut Log) -> Result<(), String> + Send + Sync;
@@ -92,6 +94,12 @@ impl Step {
     /// compute and have no deadline.
     pub(crate) fn idle(mut self) -> Self {
         self.place = Place::Idle;
+        self
+    }
+
+    /// Lets the step run beside idle neighbors: for a step with deadlines that leaves a processor idle.
+    pub(crate) fn among_idle(mut self) -> Self {
+        self.place = Place::AmongIdle;
         self
     }
 
