@@ -249,13 +249,27 @@ logged fingerpost "process $(process fingerpost) has taken over" || fail "no han
 ! is fingerpost-gate active || fail "the upgrade starts a unit that did not run"
 has_line "An operator's change" <"$root/etc/fingerpost/run.toml" || fail "the upgrade replaces the configuration"
 within source ping -qc3 -i0.1 -W5 10.0.1.2 >"$work/ping.log" || fail "no packet is forwarded after the upgrade"
+
+# A removal leaves the configuration and the state, and the kernel forwards alone.
 machine dpkg --remove fingerpost >"$work/dpkg.log" 2>&1 || fail "the removal fails: $(cat "$work/dpkg.log")"
 [ -z "$(programs router)" ] || fail "the removal leaves an XDP program on: $(programs router)"
-[ ! -e "$root/usr/bin/fingerpost" ] && [ -e "$root/etc/fingerpost/run.toml" ] || fail "the removal leaves other files"
+[ ! -e "$root/usr/bin/fingerpost" ] && [ -e "$root/etc/fingerpost/run.toml" ] && [ -d "$root/var/lib/fingerpost" ] ||
+    fail "the removal leaves the program, or takes the configuration or the state"
+[ "$(machine systemctl show --property=Result --value fingerpost)" = success ] || { journal fingerpost; fail "the removal kills the service"; }
+! machine pgrep -x fingerpost >"$work/left.log" || fail "the removal leaves a process"
+by_kernel() { within router awk '$1 == "Ip:" && column { print $column } $1 == "Ip:" { for (i = 2; i <= NF; i++) if ($i == "ForwDatagrams") column = i }' /proc/net/snmp; }
+before=$(by_kernel)
+within source ping -qc3 -i0.1 -W5 10.0.1.2 >"$work/ping.log" || fail "the kernel does not forward after the removal: $(cat "$work/ping.log")"
+[ $(($(by_kernel) - before)) -ge 6 ] || fail "the kernel does not forward after the removal"
+
+# A purge leaves the user, since files elsewhere may be its, and what the operator has added to the configuration.
 machine dpkg --purge fingerpost >"$work/dpkg.log" 2>&1 || fail "the purge fails: $(cat "$work/dpkg.log")"
-left=$(machine find /etc/fingerpost /var/lib/fingerpost /var/lib/fingerpost-block /var/cache/fingerpost /var/cache/fingerpost-block \
-    /usr/share/doc/fingerpost /usr/share/fingerpost /usr/lib/systemd/system -name '*fingerpost*' 2>/dev/null | grep -v '^/etc/fingerpost$' || true)
-[ -z "$left" ] || fail "the purge leaves $left"
+! machine dpkg-query -W fingerpost >/dev/null 2>&1 || fail "dpkg knows the package after the purge"
+# Character devices stand for files of this machine that were removed.
+left=$(find "$work/over/upper" -not -type c -name '*fingerpost*' -printf '/%P\n' | grep -v '^/etc/fingerpost$' || true)
+[ -z "$left" ] && [ ! -e "/proc/$container/root/run/fingerpost" ] || fail "the purge leaves $left"
+machine getent passwd fingerpost | has_line '^fingerpost:' || fail "the purge removes the user"
+[ -z "$(machine systemctl list-unit-files --no-legend 'fingerpost*')" ] || fail "systemd knows a unit after the purge"
 for name in run.toml gate.toml grantor.toml block.env ipfix.env sflow.env; do
     [ ! -e "$root/etc/fingerpost/$name" ] || fail "the purge leaves $name"
 done
