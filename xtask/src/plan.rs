@@ -33,6 +33,15 @@ const QUICK_SMOKE: [&str; 3] = ["forward", "rules", "gate"];
 
 /// Lists the steps of `check`: formatting, rules, documentation and lints.
 pub(crate) fn check() -> Result<Vec<Step>> {
+    checks(&[])
+}
+
+/// Lists the steps of `check`, with `env` for cargo.
+fn checks(env: &[(&'static str, &'static str)]) -> Result<Vec<Step>> {
+    let cargo = |words: &[&str]| {
+        env.iter()
+            .fold(CommandLine::cargo(words), |command, (name, value)| command.env(name, *value))
+    };
     let metadata = metadata::read()?;
     Ok(vec![
         Step::check("rustfmt and clippy are installed", |_| needs::components()),
@@ -47,12 +56,11 @@ pub(crate) fn check() -> Result<Vec<Step>> {
         Step::check("licenses", |_| licenses::check()),
         Step::command(
             "documentation",
-            CommandLine::cargo(&["doc", "--workspace", "--no-deps"])
-                .env("RUSTDOCFLAGS", "-D warnings"),
+            cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
         ),
         Step::command(
             "lints",
-            CommandLine::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+            cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         )
         .concurrent(),
     ])
@@ -60,7 +68,7 @@ pub(crate) fn check() -> Result<Vec<Step>> {
 
 /// Lists the steps of `test`: everything.
 pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
-    let mut steps = check()?;
+    let mut steps = checks(&[NOT_INCREMENTAL])?;
     let with_root = smoke == Smoke::Run;
     if with_root {
         // Beside the lints, the last of the checks.

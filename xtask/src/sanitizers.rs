@@ -10,6 +10,10 @@ use crate::metadata::{host, root, target};
 use crate::programs::KERNEL_ENGINES;
 use crate::step::Step;
 
+/// Line tables, which the profile of the tests leaves out: reports name the lines, and inlined functions, by which
+/// ThreadSanitizer's suppressions are found.
+const LINE_TABLES: (&str, &str) = ("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
+
 /// Explores every interleaving of the publication protocol.
 pub(crate) fn loom() -> Result<Vec<Step>> {
     let target = target()?.join("loom");
@@ -17,6 +21,9 @@ pub(crate) fn loom() -> Result<Vec<Step>> {
         "loom",
         CommandLine::cargo(&["test", "--package", "fingerpost-fib", "--release", "--test", "loom"])
             .env("RUSTFLAGS", "--cfg loom")
+            // Optimization of the whole program takes longer than the test.
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
             .env("CARGO_TARGET_DIR", target.to_string_lossy()),
         &[],
     )])
@@ -30,6 +37,7 @@ pub(crate) fn thread() -> Result<Vec<Step>> {
         CommandLine::cargo(&["test", "--package", "fingerpost-fib", "--target", &host()?])
             .args(&["--test", "publish", "--no-fail-fast"])
             .env(NOT_INCREMENTAL.0, NOT_INCREMENTAL.1)
+            .env(LINE_TABLES.0, LINE_TABLES.1)
             .env("RUSTC_BOOTSTRAP", "1")
             .env("RUSTFLAGS", "--cfg tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer")
             .env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()))
@@ -53,6 +61,7 @@ pub(crate) fn address() -> Result<Vec<Step>> {
     }
     let command = command
         .env(NOT_INCREMENTAL.0, NOT_INCREMENTAL.1)
+        .env(LINE_TABLES.0, LINE_TABLES.1)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", "--cfg asan -Zsanitizer=address")
         .env("FINGERPOST_ENGINES", KERNEL_ENGINES)
