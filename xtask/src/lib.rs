@@ -151,7 +151,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Vm { names } => plan::vm(&names)?,
         Verb::Loom => sanitizers::loom()?,
         Verb::Tsan => sanitizers::thread()?,
-        Verb::Asan => sanitizers::address(&sanitizers::ASAN_TESTS)?,
+        Verb::Asan => sanitizers::address()?,
         Verb::Exhaustive { engines } => plan::exhaustive(engines.as_deref()),
         Verb::Matrix => matrix::steps()?,
         Verb::Neon => neon::steps()?,

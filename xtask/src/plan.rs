@@ -95,7 +95,7 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
         steps.extend(smoke.among_idle);
     }
     // The longest first, so that the cores end together.
-    idle.extend(sanitizers::address(&sanitizers::ASAN_TESTS_OF_EVERY_DAY)?);
+    idle.extend(sanitizers::address()?);
     idle.push(programs.doc_tests(&[NOT_INCREMENTAL]));
     idle.extend(simd_levels(&programs));
     idle.extend(programs.steps(|target| !target.needs_root));

@@ -45,17 +45,10 @@ pub(crate) fn thread() -> Result<Vec<Step>> {
     Ok(vec![Step::cargo_test("ThreadSanitizer", command, &[])])
 }
 
-/// The test files that `cargo xtask asan` runs beside the unit tests of `fib` and `port`.
-pub(crate) const ASAN_TESTS: [&str; 3] = ["image", "accounting", "battery"];
-
-/// Those that `cargo xtask test` runs: images, hostile ones too, go through the same lookup kernels as the battery, which
-/// takes a third of the time of all.
-pub(crate) const ASAN_TESTS_OF_EVERY_DAY: [&str; 2] = ["image", "accounting"];
-
 /// Runs the crates with `unsafe` code under AddressSanitizer: tables, images and lookup kernels of
-/// `fib`, arena and packet files of `port`, and `tests`. `--cfg asan` leaves out the engines without lookup kernels. `fib` is less
+/// `fib`, arena and packet files of `port`. `--cfg asan` leaves out the engines without lookup kernels. `fib` is less
 /// optimized than in other tests: instrumented, its engines take the compiler longer than the tests gain.
-pub(crate) fn address(tests: &[&str]) -> Result<Vec<Step>> {
+pub(crate) fn address() -> Result<Vec<Step>> {
     let target = target()?.join("asan");
     let mut command =
         CommandLine::cargo(&["test", "--target", &host()?, "--lib", "--no-fail-fast"])
@@ -63,7 +56,7 @@ pub(crate) fn address(tests: &[&str]) -> Result<Vec<Step>> {
     for package in ["fingerpost-fib", "fingerpost-port"] {
         command = command.args(&["--package", package]);
     }
-    for test in tests {
+    for test in ["image", "battery", "accounting"] {
         command = command.args(&["--test", test]);
     }
     let command = command
