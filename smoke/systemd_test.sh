@@ -250,24 +250,28 @@ logged fingerpost "process $(process fingerpost) has taken over" || fail "no han
 has_line "An operator's change" <"$root/etc/fingerpost/run.toml" || fail "the upgrade replaces the configuration"
 within source ping -qc3 -i0.1 -W5 10.0.1.2 >"$work/ping.log" || fail "no packet is forwarded after the upgrade"
 
+# Character devices stand for files of this machine that were removed.
+changed() { find "$work/over/upper" -not -type c -name '*fingerpost*' -printf '/%P\n' | grep -v '^/etc/fingerpost$' || true; }
+
 # A removal leaves the configuration and the state, and the kernel forwards alone.
+[ -n "$(programs router)" ] && changed | has_line /var/lib/fingerpost || fail "neither an XDP program nor a changed file is found"
+edited=$(md5sum <"$root/etc/fingerpost/run.toml")
 machine dpkg --remove fingerpost >"$work/dpkg.log" 2>&1 || fail "the removal fails: $(cat "$work/dpkg.log")"
 [ -z "$(programs router)" ] || fail "the removal leaves an XDP program on: $(programs router)"
-[ ! -e "$root/usr/bin/fingerpost" ] && [ -e "$root/etc/fingerpost/run.toml" ] && [ -d "$root/var/lib/fingerpost" ] ||
+[ ! -e "$root/usr/bin/fingerpost" ] && [ "$(md5sum <"$root/etc/fingerpost/run.toml")" = "$edited" ] && [ -d "$root/var/lib/fingerpost" ] ||
     fail "the removal leaves the program, or takes the configuration or the state"
 [ "$(machine systemctl show --property=Result --value fingerpost)" = success ] || { journal fingerpost; fail "the removal kills the service"; }
 ! machine pgrep -x fingerpost >"$work/left.log" || fail "the removal leaves a process"
-by_kernel() { within router awk '$1 == "Ip:" && column { print $column } $1 == "Ip:" { for (i = 2; i <= NF; i++) if ($i == "ForwDatagrams") column = i }' /proc/net/snmp; }
-before=$(by_kernel)
+before=$(by_kernel within router)
 within source ping -qc3 -i0.1 -W5 10.0.1.2 >"$work/ping.log" || fail "the kernel does not forward after the removal: $(cat "$work/ping.log")"
-[ $(($(by_kernel) - before)) -ge 6 ] || fail "the kernel does not forward after the removal"
+[ $(($(by_kernel within router) - before)) -ge 6 ] || fail "the kernel does not forward after the removal"
 
 # A purge leaves the user, since files elsewhere may be its, and what the operator has added to the configuration.
 machine dpkg --purge fingerpost >"$work/dpkg.log" 2>&1 || fail "the purge fails: $(cat "$work/dpkg.log")"
 ! machine dpkg-query -W fingerpost >/dev/null 2>&1 || fail "dpkg knows the package after the purge"
-# Character devices stand for files of this machine that were removed.
-left=$(find "$work/over/upper" -not -type c -name '*fingerpost*' -printf '/%P\n' | grep -v '^/etc/fingerpost$' || true)
-[ -z "$left" ] && [ ! -e "/proc/$container/root/run/fingerpost" ] || fail "the purge leaves $left"
+left=$(changed)
+[ -z "$left" ] || fail "the purge leaves $left"
+machine test ! -e /run/fingerpost || fail "the purge leaves /run/fingerpost"
 machine getent passwd fingerpost | has_line '^fingerpost:' || fail "the purge removes the user"
 [ -z "$(machine systemctl list-unit-files --no-legend 'fingerpost*')" ] || fail "systemd knows a unit after the purge"
 for name in run.toml gate.toml grantor.toml block.env ipfix.env sflow.env; do

@@ -238,6 +238,12 @@ programs() {
     ip -n "$prefix$1" -j -d link show | json 'print(*(i["ifname"] for i in d if "xdp" in i))'
 }
 
+# The IPv4 packets that the kernel has forwarded, here or where the words run a command: `by_kernel within router`.
+by_kernel() { # [WORD...]
+    "$@" awk '$1 == "Ip:" && column { print $column }
+        $1 == "Ip:" { for (i = 2; i <= NF; i++) if ($i == "ForwDatagrams") column = i }' /proc/net/snmp
+}
+
 # Unlike `grep -q`, which leaves at the first match: the command before it could then end by a closed
 # pipe, and with it, under pipefail, the whole pipe.
 has_line() { grep "$@" | cat >/dev/null; }

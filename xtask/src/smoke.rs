@@ -3,8 +3,8 @@
 //! A script gets the programs to test (`FINGERPOST`, `FINGERPOST_BENCH`) and the prefix of the names
 //! that it may create (`SMOKE_PREFIX`), its own for each script, since several run at the same time. A
 //! script with a line `# runs alone: REASON` runs beside no other step, one with a line `# runs among idle:
-//! REASON` beside idle steps only; those with a line `# in a VM: REASON` run in one virtual machine with Debian's kernel (`smoke/lib/vm.sh`). It fails by its exit status; the
-//! results have the cause and its last lines. Afterwards no namespace with that prefix may be left;
+//! REASON` beside idle steps only; those with a line `# in a VM: REASON` run in one virtual machine with
+//! Debian's kernel (`smoke/lib/vm.sh`). It fails by its exit status; the results have the cause and its last lines. Afterwards no namespace with that prefix may be left;
 //! one that is left is removed and counts as a failure of the test.
 //!
 //! Two guards stand around a script: `timeout`, which ends its whole process group, and
