@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Access lists: random packets through random lists, compared with the kernel and `fingerpost acl nft`, byte for byte
 # and counter by counter; then what an operator does with lists.
-. "$(dirname "$0")/lib/random_packets.sh"
 export FINGERPOST_FILTERED=1
+. "$(dirname "$0")/lib/random_packets.sh"
 
 rules() { "$python" "$here/smoke/acl_rules.py" write "$@"; }
 rules $((seed + 1)) 40 >"$work/source.rules"

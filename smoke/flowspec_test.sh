@@ -2,9 +2,9 @@
 # BGP flow specifications of GoBGP and BIRD: random packets pass random ones as they pass nftables; then order,
 # rates, what is refused, and the ends of sessions.
 : "${FINGERPOST_PACKETS:=2500}"
+export FINGERPOST_FILTERED=1
 . "$(dirname "$0")/lib/random_packets.sh"
 . "$(dirname "$0")/lib/gobgp.sh"
-export FINGERPOST_FILTERED=1
 
 "$python" "$here/smoke/flowspec_rules.py" write $((seed + 1)) 40 "$work/gobgp.flows" "$work/ruleset"
 flowspec() {

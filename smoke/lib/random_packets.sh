@@ -4,7 +4,8 @@
 #   source s0 ── r0 router r1 ── a0 a       the link of a has an MTU of 1400 bytes
 #                          r2 ── b0 b
 #
-# FINGERPOST_PACKETS: the number of packets, by default $packets or 5000; FINGERPOST_SEED: the first seed.
+# FINGERPOST_PACKETS: the number of packets, by default $packets or 5000; FINGERPOST_SEED: the first seed;
+# FINGERPOST_FILTERED: see linux_packets.py.
 . "$(dirname "${BASH_SOURCE[0]}")/router_topology.sh"
 
 packets=${FINGERPOST_PACKETS:-${packets:-5000}} seed=${FINGERPOST_SEED:-1}
@@ -24,7 +25,11 @@ done
 within router sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0 net.ipv4.icmp_msgs_per_sec=100000 net.ipv4.icmp_msgs_burst=1000
 # A host that is no router drops what is not its own.
 for name in source a b; do within "$name" sysctl -qw net.ipv4.ip_forward=0; done
-sleep 2 # duplicate address detection of the router
+# Written once, and sent in each pass. Meanwhile the router's duplicate address detection ends.
+within source "$python" "$here/smoke/linux_packets.py" write "$seed" "$packets" >"$work/packets" &
+written=$!
+sleep 2
+wait "$written" || fail "no packets"
 
 # Writes what arrives at each host of the packets that source sends to files with this name.
 pass() { # NAME
@@ -38,7 +43,7 @@ pass() { # NAME
     # The neighbors are known before the first packet.
     within router ping -c 1 -q 10.0.0.2 >/dev/null && within router ping -c 1 -q 10.0.1.2 >/dev/null && within router ping -c 1 -q 10.0.2.2 >/dev/null
     within router ping -c 1 -q fd00::2 >/dev/null && within router ping -c 1 -q fd00:1::2 >/dev/null
-    within source "$python" "$here/smoke/linux_packets.py" send "$seed" "$packets" || fail "source cannot send"
+    within source "$python" "$here/smoke/send_packets.py" s0 "$work/packets" || fail "source cannot send"
     sleep 1
     : >"$work/stop"
     local receiver
