@@ -76,6 +76,8 @@ echo "live, into another program"
 within source ip route add 10.0.1.0/24 via 10.0.0.1
 within a ip route add 10.0.0.0/24 via 10.0.1.1
 live() { # ARGS...
+    # The shell in the background may empty it after wait_for has read the message of the capture before.
+    : >"$work/live.log"
     capture "$@" -c 3 -i r1 --verdict sent -s 64 -w - ip proto 1 2>"$work/live.log" | tcpdump -n -r - >"$work/live" 2>"$work/live.err" &
     local live=$!
     wait_for 10 grep -q capturing "$work/live.log" || fail "no capture: $(cat "$work/live.log")"
