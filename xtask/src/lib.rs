@@ -50,6 +50,7 @@ mod results;
 mod sanitizers;
 mod sbom;
 mod schedule;
+mod simd;
 mod smoke;
 mod step;
 

@@ -1,19 +1,21 @@
 //! The steps of each verb, in the order in which they run.
 //!
-//! The checks that fail fastest come first: formatting before lints, lints before tests. The tests that run alone come
-//! between the builds and the tests that run beside others; the virtual machine runs beside tests that compute. Builds with other flags (loom, the sanitizers,
-//! libFuzzer) get folders of their own under the target folder, so that a change between them rebuilds
-//! nothing.
+//! The checks that fail fastest come first: formatting before lints, lints before tests. loom, and the builds
+//! for the sanitizers, run in the time that documentation, lints and builds leave idle, where those wait for their last
+//! crates; nothing with a deadline does, since for minutes an idle process would not run at all. The tests that run
+//! alone come between the builds and the tests that run beside others; the virtual machine runs beside tests that compute.
+//! Builds with other flags (loom, the sanitizers, libFuzzer) get folders of their own under the target folder, so that
+//! a change between them rebuilds nothing.
 
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use crate::command::{CommandLine, NOT_INCREMENTAL};
-use crate::programs::{KERNEL_ENGINES, Programs, Target};
+use crate::programs::{Programs, Target};
 use crate::step::Step;
 use crate::{
-    abi, changes, cycles, house, language, licenses, metadata, needs, release, sanitizers,
+    abi, changes, cycles, house, language, licenses, metadata, needs, release, sanitizers, simd,
     smoke as scripts,
 };
 
@@ -33,15 +35,13 @@ const QUICK_SMOKE: [&str; 3] = ["forward", "rules", "gate"];
 
 /// Lists the steps of `check`: formatting, rules, documentation and lints.
 pub(crate) fn check() -> Result<Vec<Step>> {
-    checks(&[])
+    let mut steps = fast_checks()?;
+    steps.extend(documentation_and_lints(&[]));
+    Ok(steps)
 }
 
-/// Lists the steps of `check`, with `env` for cargo.
-fn checks(env: &[(&'static str, &'static str)]) -> Result<Vec<Step>> {
-    let cargo = |words: &[&str]| {
-        env.iter()
-            .fold(CommandLine::cargo(words), |command, (name, value)| command.env(name, *value))
-    };
+/// Lists the checks that compile nothing.
+fn fast_checks() -> Result<Vec<Step>> {
     let metadata = metadata::read()?;
     Ok(vec![
         Step::check("rustfmt and clippy are installed", |_| needs::components()),
@@ -54,37 +54,43 @@ fn checks(env: &[(&'static str, &'static str)]) -> Result<Vec<Step>> {
         Step::check("language", |_| language::check()),
         Step::check("C interface", |_| abi::check()),
         Step::check("licenses", |_| licenses::check()),
-        Step::command(
-            "documentation",
-            cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-        ),
-        Step::command(
-            "lints",
-            cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-        )
-        .concurrent(),
     ])
+}
+
+/// Lists the checks that compile, with `env` for cargo.
+fn documentation_and_lints(env: &[(&'static str, &'static str)]) -> [Step; 2] {
+    let cargo = |words: &[&str]| {
+        env.iter()
+            .fold(CommandLine::cargo(words), |command, (name, value)| command.env(name, *value))
+    };
+    let documentation = cargo(&["doc", "--workspace", "--no-deps"]);
+    let lints = cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    [
+        Step::command("documentation", documentation.env("RUSTDOCFLAGS", "-D warnings")),
+        Step::command("lints", lints),
+    ]
 }
 
 /// Lists the steps of `test`: everything.
 pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
-    let mut steps = checks(&[NOT_INCREMENTAL])?;
+    let mut steps = fast_checks()?;
+    steps.extend(sanitizers::loom()?.into_iter().map(Step::idle));
+    steps.extend(sanitizers::builds()?.map(Step::idle));
+    let [documentation, lints] = documentation_and_lints(&[NOT_INCREMENTAL]);
+    steps.extend([documentation.among_idle(), lints.concurrent()]);
     let with_root = smoke == Smoke::Run;
+    let programs = Programs::new(&[], true)?;
+    let build = programs.build(&[NOT_INCREMENTAL]);
     if with_root {
         // Beside the lints, the last of the checks.
         steps.push(packages().concurrent());
     }
-    let programs = Programs::new(&[], true)?;
-    steps.push(programs.build(&[NOT_INCREMENTAL]));
-    // Each build has its own folder.
-    let mut idle = sanitizers::loom()?;
-    idle.extend(sanitizers::thread()?);
+    steps.push(build.among_idle());
     if with_root && needs::is_root() {
-        // Its last part, the optimization of the whole program, leaves a core to them.
         steps.push(release_build().concurrent());
-        steps.extend(idle.drain(..).map(Step::idle));
     }
-    // A step that runs alone waits for the release build, which smoke tests need.
+    // Alone, for the sake of its deadlines. All before it must have ended: the release build, too, for the smoke tests.
+    steps.extend(sanitizers::thread()?);
     let scripts = scripts::scripts(&[])?;
     let smoke = if with_root { smoke_steps(&scripts)? } else { SmokeSteps::default() };
     if with_root {
@@ -95,9 +101,9 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
         steps.extend(smoke.among_idle);
     }
     // The longest first, so that the cores end together.
-    idle.extend(sanitizers::address()?);
+    let mut idle = sanitizers::address()?;
     idle.push(programs.doc_tests(&[NOT_INCREMENTAL]));
-    idle.extend(simd_levels(&programs));
+    idle.extend(simd::steps(&programs));
     idle.extend(programs.steps(|target| !target.needs_root));
     steps.extend(idle.into_iter().map(Step::idle));
     if with_root {
@@ -142,16 +148,6 @@ pub(crate) fn quick(packages: &[String]) -> Result<Vec<Step>> {
         steps.extend(QUICK_SMOKE.map(|name| Step::skipped(&format!("smoke {name}"), NOT_ROOT)));
     }
     Ok(steps)
-}
-
-/// Runs the engines with what each SIMD kernel's slower twins do (see `fib/src/arch/x86_64/mod.rs`).
-fn simd_levels(programs: &Programs) -> Vec<Step> {
-    let step = |level| {
-        let env = [("FINGERPOST_SIMD", level), ("FINGERPOST_ENGINES", KERNEL_ENGINES)];
-        let name = format!("fib tests/battery, SIMD level {level}");
-        programs.step_with("fingerpost-fib", "battery", &name, &env)
-    };
-    ["base", "counts", "wide"].map(step).into()
 }
 
 /// Runs the tests that talk to the kernel.

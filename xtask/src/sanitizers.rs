@@ -29,29 +29,51 @@ pub(crate) fn loom() -> Result<Vec<Step>> {
     )])
 }
 
+/// Builds the tests of [`thread`] and [`address`].
+pub(crate) fn builds() -> Result<[Step; 2]> {
+    const BUILD: [&str; 1] = ["--no-run"];
+    Ok([
+        Step::command("build for AddressSanitizer", address_tests(&BUILD)?),
+        Step::command("build for ThreadSanitizer", thread_tests(&BUILD)?),
+    ])
+}
+
 /// Runs the threaded tests under ThreadSanitizer.
 pub(crate) fn thread() -> Result<Vec<Step>> {
+    Ok(vec![Step::cargo_test("ThreadSanitizer", thread_tests(&[])?, &[])])
+}
+
+/// Returns the command for the tests under ThreadSanitizer.
+fn thread_tests(args: &[&str]) -> Result<CommandLine> {
     let target = target()?.join("tsan");
     let suppressions = root()?.join("crates/fib/tests/tsan.supp");
     let command =
         CommandLine::cargo(&["test", "--package", "fingerpost-fib", "--target", &host()?])
             .args(&["--test", "publish", "--no-fail-fast"])
+            .args(args)
             .env(NOT_INCREMENTAL.0, NOT_INCREMENTAL.1)
             .env(LINE_TABLES.0, LINE_TABLES.1)
             .env("RUSTC_BOOTSTRAP", "1")
             .env("RUSTFLAGS", "--cfg tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer")
             .env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()))
             .env("CARGO_TARGET_DIR", target.to_string_lossy());
-    Ok(vec![Step::cargo_test("ThreadSanitizer", command, &[])])
+    Ok(command)
 }
 
 /// Runs the crates with `unsafe` code under AddressSanitizer: tables, images and lookup kernels of
-/// `fib`, arena and packet files of `port`. `--cfg asan` leaves out the engines without lookup kernels. `fib` is less
-/// optimized than in other tests: instrumented, its engines take the compiler longer than the tests gain.
+/// `fib`, arena and packet files of `port`.
 pub(crate) fn address() -> Result<Vec<Step>> {
+    Ok(vec![Step::cargo_test("AddressSanitizer", address_tests(&[])?, &[])])
+}
+
+/// Returns the command for the tests under AddressSanitizer. `--cfg asan` leaves out the engines without lookup
+/// kernels. `fib` is less optimized than in other tests: instrumented, its engines take the compiler longer than the
+/// tests gain.
+fn address_tests(args: &[&str]) -> Result<CommandLine> {
     let target = target()?.join("asan");
     let mut command =
         CommandLine::cargo(&["test", "--target", &host()?, "--lib", "--no-fail-fast"])
+            .args(args)
             .args(&["--config", "profile.dev.package.fingerpost-fib.opt-level=1"]);
     for package in ["fingerpost-fib", "fingerpost-port"] {
         command = command.args(&["--package", package]);
@@ -59,12 +81,11 @@ pub(crate) fn address() -> Result<Vec<Step>> {
     for test in ["image", "battery", "accounting"] {
         command = command.args(&["--test", test]);
     }
-    let command = command
+    Ok(command
         .env(NOT_INCREMENTAL.0, NOT_INCREMENTAL.1)
         .env(LINE_TABLES.0, LINE_TABLES.1)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", "--cfg asan -Zsanitizer=address")
         .env("FINGERPOST_ENGINES", KERNEL_ENGINES)
-        .env("CARGO_TARGET_DIR", target.to_string_lossy());
-    Ok(vec![Step::cargo_test("AddressSanitizer", command, &[])])
+        .env("CARGO_TARGET_DIR", target.to_string_lossy()))
 }

@@ -17,7 +17,7 @@
 use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -93,30 +93,56 @@ fn run_concurrent(steps: &[Step], done: usize, all: usize) -> Vec<Row<'_>> {
     };
     let (idle, concurrent): (Vec<_>, Vec<_>) =
         steps.iter().partition(|step| step.place == Place::Idle);
-    let next = [AtomicUsize::new(0), AtomicUsize::new(0)];
-    // A step among idle ones holds it for writing, concurrent steps for reading.
-    let sole = RwLock::new(());
+    let lanes = [Lane::new(concurrent, WIDTH), Lane::new(idle, IDLE_WIDTH)];
     std::thread::scope(|scope| {
-        let lanes = [(concurrent, WIDTH), (idle, IDLE_WIDTH)];
-        for ((steps, width), next) in lanes.into_iter().zip(&next) {
-            for _ in 0..width.min(steps.len()) {
-                let (run, steps, sole) = (&run, steps.clone(), &sole);
-                scope.spawn(move || {
-                    if steps[0].place == Place::Idle {
-                        yield_to_others();
-                    }
-                    while let Some(step) = steps.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let _reader = (step.place == Place::Concurrent)
-                            .then(|| sole.read().unwrap_or_else(PoisonError::into_inner));
-                        let _writer = (step.place == Place::AmongIdle)
-                            .then(|| sole.write().unwrap_or_else(PoisonError::into_inner));
-                        run(step);
-                    }
-                });
+        for lane in &lanes {
+            for _ in 0..lane.width.min(lane.steps.len()) {
+                scope.spawn(|| lane.work(&run));
             }
         }
     });
     rows.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Steps that some threads run, in their order.
+struct Lane<'s> {
+    steps: Vec<&'s Step>,
+    width: usize,
+    next: AtomicUsize,
+    /// By index.
+    ended: Mutex<Vec<bool>>,
+    step_ends: Condvar,
+}
+
+impl<'s> Lane<'s> {
+    fn new(steps: Vec<&'s Step>, width: usize) -> Self {
+        let ended = Mutex::new(vec![false; steps.len()]);
+        Self { steps, width, next: AtomicUsize::new(0), ended, step_ends: Condvar::new() }
+    }
+
+    /// Runs one step after the other until none is left.
+    fn work(&self, run: &impl Fn(&'s Step)) {
+        if self.steps[0].place == Place::Idle {
+            yield_to_others();
+        }
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(step) = self.steps.get(index) else { return };
+            let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(self.step_ends.wait_while(ended, |ended| self.must_wait(index, ended)));
+            run(step);
+            self.ended.lock().unwrap_or_else(PoisonError::into_inner)[index] = true;
+            self.step_ends.notify_all();
+        }
+    }
+
+    /// Returns whether a step must wait for steps before it: one among idle ones for all, another for those.
+    fn must_wait(&self, index: usize, ended: &[bool]) -> bool {
+        let is_among_idle = |step: &Step| step.place == Place::AmongIdle;
+        let sole = is_among_idle(self.steps[index]);
+        let mut before = self.steps.iter().zip(ended).take(index);
+        before.any(|(step, ended)| !ended && (sole || is_among_idle(step)))
+    }
 }
 
 /// Gives this thread, and the processes that it starts, the scheduling policy `SCHED_IDLE`, by the
@@ -265,6 +291,31 @@ mod tests {
             count(),
         ];
         assert!(run(&steps).unwrap());
+    }
+
+    #[test]
+    fn steps_among_idle_divide_the_concurrent_ones() {
+        let order = Arc::new(Mutex::new(String::new()));
+        let log = |name: char, wait: u64| {
+            let order = Arc::clone(&order);
+            Step::check(&name.to_string(), move |_| {
+                std::thread::sleep(Duration::from_millis(wait));
+                order.lock().unwrap().push(name);
+                Ok(())
+            })
+        };
+        let steps = [
+            log('a', 20).among_idle(),
+            log('b', 10).concurrent(),
+            log('b', 0).concurrent(),
+            log('c', 10).among_idle(),
+            log('d', 0).concurrent(),
+            log('e', 0).among_idle(),
+        ];
+        for _ in 0..20 {
+            assert!(run(&steps).unwrap());
+            assert_eq!(std::mem::take(&mut *order.lock().unwrap()), "abbcde");
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //!   all      + VPOPCNTDQ                                 counts in lanes by one instruction
 //! ```
 //!
-//! `FINGERPOST_SIMD=base` (or `counts`, or `wide`) in the environment limits the level.
+//! `FINGERPOST_SIMD=base` (or `counts`, or `wide`) in the environment limits the level; the tests run at each
+//! level below the machine's own (`xtask/src/simd.rs`).
 #![expect(unsafe_code, reason = "a call of code for features that were just detected")]
 
 pub(super) mod lanes;
