@@ -50,6 +50,12 @@ pub(crate) trait SimdLookup<A: Addr> {
     /// Whether lanes are worth their cost where a gather is one load for each lane.
     const LOADED_SINGLY: bool = false;
 
+    /// Whether a lane is wide enough for an entry.
+    const FITS: bool = true;
+
+    /// See [`WideKernel::COUNTS`].
+    const COUNTS: bool = false;
+
     /// Looks up `N` vectors, at most four, with overlapping loads. It must be
     /// `#[inline(always)]`, and so must all functions that it calls.
     fn lookup_vectors<const N: usize>(
@@ -64,10 +70,15 @@ pub(crate) trait SimdLookup<A: Addr> {
 }
 
 /// Looks a batch up in lanes; returns false, without looking up, if there are no lanes or none
-/// that this table benefits from. `out` is as long as `addrs`.
+/// that this table benefits from: none for addresses of more than 32 bits. `out` is as long as `addrs`.
 #[inline(always)]
 pub(crate) fn batch<A: Addr, T: SimdLookup<A>>(table: &T, addrs: &[A], out: &mut [Hop]) -> bool {
-    (Wide::AT_ONCE || T::LOADED_SINGLY) && wide(Batch { table, addrs, out }).is_ok()
+    // A constant block, behind which a kernel that never runs is not compiled: it takes the compiler seconds.
+    if const { A::BITS <= 32 && T::FITS && (Wide::AT_ONCE || T::LOADED_SINGLY) } {
+        wide(Batch { table, addrs, out }).is_ok()
+    } else {
+        false
+    }
 }
 
 /// A batch of lookups, as a kernel.
@@ -79,6 +90,8 @@ struct Batch<'a, A: Addr, T> {
 
 impl<A: Addr, T: SimdLookup<A>> WideKernel<Wide> for Batch<'_, A, T> {
     type Out = ();
+
+    const COUNTS: bool = T::COUNTS;
 
     #[inline(always)]
     fn run(self, wide: Wide) {
@@ -260,6 +273,8 @@ mod tests {
 
     impl WideKernel<Wide> for &Everything {
         type Out = ([[u32; LANES]; 20], [Option<[u32; LANES]>; 2], [u8; LANES]);
+
+        const COUNTS: bool = true;
 
         #[inline(always)]
         fn run(self, wide: Wide) -> Self::Out {

@@ -36,6 +36,10 @@ pub(crate) trait WideKernel<W>: Sized {
     /// The result.
     type Out;
 
+    /// Whether the kernel counts the ones of lanes, and is worth compiling once more for CPUs that do so by an
+    /// instruction.
+    const COUNTS: bool = false;
+
     /// Runs the kernel. It must be `#[inline(always)]`, and so must all functions that it calls.
     fn run(self, wide: W) -> Self::Out;
 }

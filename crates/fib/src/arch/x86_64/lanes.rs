@@ -26,9 +26,9 @@ pub(crate) fn wide<K: WideKernel<Wide>>(kernel: K) -> Result<K::Out, K> {
     match level() {
         // SAFETY: the functions are safe but for the features that they are compiled
         // for, and the CPU was found to have each of them.
-        ALL => Ok(unsafe { in_lanes_that_count(kernel) }),
+        ALL if K::COUNTS => Ok(unsafe { in_lanes_that_count(kernel) }),
         // SAFETY: as above.
-        WIDE => Ok(unsafe { in_lanes(kernel) }),
+        WIDE | ALL => Ok(unsafe { in_lanes(kernel) }),
         _ => Err(kernel),
     }
 }

@@ -52,7 +52,7 @@ impl<'a, A: FamilyLayout, E: Entry> InLanes<'a, A, E> {
     /// Returns the table, if it is one for lanes.
     #[inline(always)]
     pub(super) fn of(table: &'a Dxr<A, E>) -> Option<Self> {
-        let entries = E::as_words(&table.entries).filter(|_| A::BITS <= 32)?;
+        let entries = E::as_words(&table.entries)?;
         Some(Self { table, entries })
     }
 
@@ -205,6 +205,7 @@ impl<'a, A: FamilyLayout, E: Entry> InLanes<'a, A, E> {
 
 impl<A: FamilyLayout, E: Entry> SimdLookup<A> for InLanes<'_, A, E> {
     const LOADED_SINGLY: bool = true;
+    const FITS: bool = E::PAYLOAD < u32::BITS;
 
     #[inline(always)]
     fn lookup_vectors<const N: usize>(

@@ -215,7 +215,7 @@ impl<A: Addr, L: Leaf> Engine<A> for Poptrie<A, L> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        let fits = A::BITS <= 32 && self.direct.len() <= lanes::MAX_ITEMS;
+        let fits = self.direct.len() <= lanes::MAX_ITEMS;
         if !(fits && lanes::batch(self, addrs, out)) {
             arch::run(Batch { table: self, addrs, out });
         }

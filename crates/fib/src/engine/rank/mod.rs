@@ -267,8 +267,7 @@ impl<A: Addr, F: Form> Engine<A> for Chunked<A, F> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        let has_lanes = A::BITS <= 32 && self.chunks.len() <= MAX_ITEMS;
-        if !has_lanes || !lanes::batch(self, addrs, out) {
+        if self.chunks.len() > MAX_ITEMS || !lanes::batch(self, addrs, out) {
             arch::run(Batch { table: self, addrs, out });
         }
     }

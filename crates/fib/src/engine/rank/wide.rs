@@ -19,6 +19,8 @@ use crate::arch::lanes::{LANES, Lanes, SimdLookup, Wide, Words, tops};
 use crate::{Addr, Hop};
 
 impl<A: Addr, F: Form> SimdLookup<A> for Chunked<A, F> {
+    const COUNTS: bool = F::WORDS;
+
     #[inline(always)]
     fn lookup_vectors<const N: usize>(
         &self,
