@@ -14,6 +14,9 @@ use crate::step::Step;
 /// ThreadSanitizer's suppressions are found.
 const LINE_TABLES: (&str, &str) = ("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
 
+/// `feed`, which reads real tables for other tests of `fib`, need not be fast.
+const UNUSED_READERS: [&str; 2] = ["--config", "profile.dev.package.fingerpost-feed.opt-level=0"];
+
 /// Explores every interleaving of the publication protocol.
 pub(crate) fn loom() -> Result<Vec<Step>> {
     let target = target()?.join("loom");
@@ -50,6 +53,7 @@ fn thread_tests(args: &[&str]) -> Result<CommandLine> {
     let command =
         CommandLine::cargo(&["test", "--package", "fingerpost-fib", "--target", &host()?])
             .args(&["--test", "publish", "--no-fail-fast"])
+            .args(&UNUSED_READERS)
             .args(args)
             .env(NOT_INCREMENTAL.0, NOT_INCREMENTAL.1)
             .env(LINE_TABLES.0, LINE_TABLES.1)
@@ -74,7 +78,8 @@ fn address_tests(args: &[&str]) -> Result<CommandLine> {
     let mut command =
         CommandLine::cargo(&["test", "--target", &host()?, "--lib", "--no-fail-fast"])
             .args(args)
-            .args(&["--config", "profile.dev.package.fingerpost-fib.opt-level=1"]);
+            .args(&["--config", "profile.dev.package.fingerpost-fib.opt-level=1"])
+            .args(&UNUSED_READERS);
     for package in ["fingerpost-fib", "fingerpost-port"] {
         command = command.args(&["--package", package]);
     }
