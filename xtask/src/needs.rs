@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 46] = [
+const PACKAGES: [Package; 48] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -46,6 +46,9 @@ const PACKAGES: [Package; 46] = [
     ("pmacct", &["nfacctd", "-V"]),
     // Carries the bundles and states of a fleet.
     ("nats-server", &["nats-server", "--version"]),
+    // MaxMind's own writer and reader of its databases.
+    ("libmaxmind-db-writer-perl", &["perl", "-MMaxMind::DB::Writer::Tree", "-e1"]),
+    ("python3-maxminddb", &["/usr/bin/python3", "-c", "import maxminddb"]),
     // Reads captures as Wireshark does.
     ("tshark", &["tshark", "--version"]),
     // Loses messages on the way, since the kernel here has no netem.

@@ -70,7 +70,7 @@ impl fmt::Display for Error {
             Self::Open { source, .. } => write!(f, "cannot be read: {source}"),
             Self::Unrecognized { text, .. } => write!(
                 f,
-                "neither MRT nor a text table: it begins with {text:?}; \
+                "neither MRT, a MaxMind database nor a text table: it begins with {text:?}; \
                  if it is one of the formats that are read, name the format"
             ),
             Self::Line { line, text, what, .. } => show_line(f, *line, text, what),

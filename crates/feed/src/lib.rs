@@ -1,20 +1,20 @@
-//! Where routes come from: text tables, MRT files, update streams, a generator, the kernel,
-//! FRR.
+//! Where routes come from: text tables, MRT files, update streams, MaxMind databases, a generator,
+//! the kernel, FRR.
 //!
 //! The first stage of the control plane. A file is opened, decompressed by its first bytes (gzip,
 //! bzip2 or neither), recognized by its content and read once, sequentially and in pieces: no file
-//! is held in memory as a whole.
+//! but a MaxMind database is held in memory as a whole.
 //!
 //! ```text
 //! file ─► Source ──► text/  a line  ─┐            ┌► RoutingTable   a table: sorted, unique
-//!         unpack,    mrt/   a record ─┴► routes ──┤
-//!         offsets                                 └► UpdateStream   events in time ─► BestPath
+//!         unpack,    mrt/   a record ─┼► routes ──┤
+//!         offsets    mmdb/  a network ┘           └► UpdateStream   events in time ─► BestPath
 //! generate(Recipe) ───────────────────────────────► RoutingTable
 //! kernel ─► netlink::Kernel ─► Mirror ─┬──────────► Follower   changes of the best routes
 //! FRR ────► fpm::Fpm ────────► Mirror ─┘
 //! ```
 //!
-//! The text behind a prefix in a file, a next hop or an origin or nothing, is opaque to this crate:
+//! The text behind a prefix in a file, a next hop, an origin, a record or nothing, is opaque to this crate:
 //! a [`Label`], which is a small index into [`Labels`]. The control plane gives a label its meaning
 //! (an interface, a MAC address).
 //!
@@ -43,10 +43,12 @@ pub mod fpm;
 mod generate;
 mod label;
 mod load;
+mod mmdb;
 mod mrt;
 pub mod netlink;
 mod options;
 mod prefix;
+mod route_list;
 mod routing_table;
 mod source;
 mod table_builder;

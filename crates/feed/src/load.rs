@@ -1,12 +1,12 @@
 //! Reads a table from a file or from any reader.
 //!
 //! ```text
-//! reader ─► Source ─► recognize ─┬─ text table, ip -j route ─► TableBuilder ───┬─► RoutingTable
-//!           unpack               └─ MRT, bgpdump -m, updates ─► RouteCollector ┘
+//! reader ─► Source ─► recognize ─┬─ text table, ip -j route, mmdb ─► RouteList ───┬─► RoutingTable
+//!           unpack               └─ MRT, bgpdump -m, updates ─► RouteCollector ───┘
 //! ```
 //!
 //! [`load`] opens a file, [`read`] takes any reader (a pipe, a slice). The format is recognized by
-//! the first 64 KiB unless [`Options::format`] names it. Damage is an error, or with
+//! the first 64 KiB, a MaxMind database by its end, unless [`Options::format`] names it. Damage is an error, or with
 //! [`Options::partial`] a warning beside the routes that came before it.
 
 use std::fs::File;
@@ -15,13 +15,12 @@ use std::path::Path;
 
 use crate::collector::{RouteCollector, StreamMode};
 use crate::error::{Error, Fault, excerpt};
-use crate::label::Labels;
 use crate::options::{Format, Options};
+use crate::route_list::RouteList;
 use crate::routing_table::{Report, RoutingTable};
 use crate::source::Source;
-use crate::table_builder::TableBuilder;
 use crate::text::scan;
-use crate::{mrt, text};
+use crate::{mmdb, mrt, text};
 
 /// Loads a table from a file.
 ///
@@ -50,8 +49,21 @@ pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<RoutingTable, E
 pub fn read(reader: impl Read, name: &Path, options: &Options) -> Result<RoutingTable, Error> {
     let (mut source, format) = open(reader, name, options)?;
     let (mut loaded, fault) = match format {
-        Format::Table => read_table(&mut source, options),
-        Format::IpRoute => read_iproute(&mut source, options),
+        Format::Table => {
+            let mut routes = RouteList::new();
+            let fault = text::table::read(&mut source, options.truncate_host_bits, &mut routes);
+            (routes.into_table(), fault)
+        }
+        Format::IpRoute => {
+            let mut routes = RouteList::new();
+            let fault = text::iproute::read(&mut source, options.truncate_host_bits, &mut routes);
+            (routes.into_table(), fault)
+        }
+        Format::Mmdb => {
+            let mut routes = RouteList::new();
+            let fault = mmdb::read(&mut source, &mut routes);
+            (routes.into_table(), fault)
+        }
         _ => {
             let mode = StreamMode::Replay(Box::default());
             let mut collector = RouteCollector::new(mode, options);
@@ -118,50 +130,8 @@ pub(crate) fn read_ranked(
         Format::Mrt => Some(mrt::read(source, collector)),
         Format::Bgpdump => Some(text::bgpdump::read(source, collector)),
         Format::UpdateText => Some(text::changes::read(source, collector)),
-        Format::Table | Format::IpRoute => None,
+        Format::Table | Format::IpRoute | Format::Mmdb => None,
     }
-}
-
-fn read_table(source: &mut Source<'_>, options: &Options) -> (RoutingTable, Result<(), Fault>) {
-    let mut labels = Labels::new();
-    let (mut v4, mut v6) = (TableBuilder::new(), TableBuilder::new());
-    let mut entries = 0;
-    let fault = text::table::read(
-        source,
-        options.truncate_host_bits,
-        &mut labels,
-        &mut v4,
-        &mut v6,
-        &mut entries,
-    );
-    (assemble(labels, v4, v6, entries), fault)
-}
-
-fn read_iproute(source: &mut Source<'_>, options: &Options) -> (RoutingTable, Result<(), Fault>) {
-    let mut labels = Labels::new();
-    let mut routes = text::iproute::Routes {
-        labels: &mut labels,
-        v4: TableBuilder::new(),
-        v6: TableBuilder::new(),
-        entries: 0,
-        truncate: options.truncate_host_bits,
-    };
-    let fault = text::iproute::read(source, &mut routes);
-    let text::iproute::Routes { v4, v6, entries, .. } = routes;
-    (assemble(labels, v4, v6, entries), fault)
-}
-
-fn assemble<R: Copy + Ord>(
-    labels: Labels,
-    v4: TableBuilder<u32, R>,
-    v6: TableBuilder<u128, R>,
-    entries: u64,
-) -> RoutingTable {
-    let (v4, lost4) = v4.finish();
-    let (v6, lost6) = v6.finish();
-    let report =
-        Report { entries, records: entries, duplicates: lost4 + lost6, ..Report::default() };
-    RoutingTable { v4, v6, labels, report }
 }
 
 /// Recognizes the format by the beginning of the content.
@@ -169,9 +139,16 @@ fn recognize(source: &mut Source<'_>) -> Result<Format, Fault> {
     /// Comments before the first route are rarely longer.
     const HEAD: usize = 64 * 1024;
     let head = source.peek(HEAD);
+    let is_binary = head.contains(&0);
     if mrt::begins(head) {
-        return Ok(Format::Mrt);
+        // The nodes of a tree may look like the header of one record, hardly like those of two.
+        let is_database = !mrt::goes_on(head) && mmdb::is_database(source);
+        return Ok(if is_database { Format::Mmdb } else { Format::Mrt });
     }
+    if is_binary && mmdb::is_database(source) {
+        return Ok(Format::Mmdb);
+    }
+    let head = source.peek(HEAD);
     let lines = head.split(|&b| b == b'\n').map(|line| line.trim_ascii());
     let Some(line) = lines.into_iter().find(|line| !line.is_empty() && !scan::is_comment(line))
     else {

@@ -35,6 +35,9 @@ pub enum Format {
     UpdateText,
     /// MRT (RFC 6396): `TABLE_DUMP`, `TABLE_DUMP_V2`, `BGP4MP`, `BGP4MP_ET`.
     Mrt,
+    /// A MaxMind database (MaxMind DB File Format Specification, version 2.0). The label of a prefix is its record as
+    /// JSON.
+    Mmdb,
 }
 
 impl fmt::Display for Format {
@@ -45,6 +48,7 @@ impl fmt::Display for Format {
             Self::IpRoute => "ip -j route",
             Self::UpdateText => "text updates",
             Self::Mrt => "MRT",
+            Self::Mmdb => "MaxMind database",
         })
     }
 }

@@ -24,24 +24,14 @@ use fib::Prefix;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
-use crate::Labels;
 use crate::error::Fault;
 use crate::prefix::AnyPrefix;
+use crate::route_list::RouteList;
 use crate::source::Source;
-use crate::table_builder::TableBuilder;
 use crate::text::scan;
 
 /// The kernel's order of routes to one prefix: by metric, then by arrival.
 pub(crate) type Preference = (u64, u64);
-
-/// The destination of the objects.
-pub(crate) struct Routes<'l> {
-    pub(crate) labels: &'l mut Labels,
-    pub(crate) v4: TableBuilder<u32, Preference>,
-    pub(crate) v6: TableBuilder<u128, Preference>,
-    pub(crate) entries: u64,
-    pub(crate) truncate: bool,
-}
 
 #[derive(Deserialize)]
 struct RouteObject {
@@ -99,6 +89,12 @@ impl RouteObject {
     }
 }
 
+/// The destination of the objects.
+struct Routes<'l> {
+    list: &'l mut RouteList<Preference>,
+    truncate: bool,
+}
+
 impl Routes<'_> {
     fn take(&mut self, object: &RouteObject, before_v6: Option<bool>) -> Result<bool, String> {
         let Some(dst) = object.dst.as_deref() else {
@@ -113,19 +109,20 @@ impl Routes<'_> {
         } else {
             scan::prefix(dst.as_bytes(), self.truncate)?
         };
-        let preference = (object.metric.unwrap_or(0), self.entries);
-        self.entries += 1;
-        let label = self.labels.intern(&object.label());
-        match prefix {
-            AnyPrefix::V4(prefix) => self.v4.push(prefix, preference, label),
-            AnyPrefix::V6(prefix) => self.v6.push(prefix, preference, label),
-        }
+        let preference = (object.metric.unwrap_or(0), self.list.entries());
+        let label = self.list.labels.intern(&object.label());
+        self.list.push(prefix, preference, label);
         Ok(matches!(prefix, AnyPrefix::V6(_)))
     }
 }
 
 /// Reads all arrays.
-pub(crate) fn read(source: &mut Source<'_>, routes: &mut Routes<'_>) -> Result<(), Fault> {
+pub(crate) fn read(
+    source: &mut Source<'_>,
+    truncate: bool,
+    list: &mut RouteList<Preference>,
+) -> Result<(), Fault> {
+    let mut routes = Routes { list, truncate };
     loop {
         // Only blanks are between arrays. Their lines are not counted below, so errors give the
         // line within their array.
@@ -136,22 +133,24 @@ pub(crate) fn read(source: &mut Source<'_>, routes: &mut Routes<'_>) -> Result<(
         }
         if source.window().is_empty() {
             return match source.broken().map(str::to_owned) {
-                Some(what) => {
-                    Err(Fault::Damage { offset: source.offset(), record: routes.entries + 1, what })
-                }
+                Some(what) => Err(Fault::Damage {
+                    offset: source.offset(),
+                    record: routes.list.entries() + 1,
+                    what,
+                }),
                 None => Ok(()),
             };
         }
         let error = {
             let mut json = serde_json::Deserializer::from_reader(Pull { source });
-            Array { routes }.deserialize(&mut json).err()
+            Array { routes: &mut routes }.deserialize(&mut json).err()
         };
         if let Some(error) = error {
             let what = match source.broken() {
                 Some(why) => why.to_owned(),
                 None => format!("{error}: give what `ip -j route` prints"),
             };
-            let (offset, record) = (source.offset(), routes.entries + 1);
+            let (offset, record) = (source.offset(), routes.list.entries() + 1);
             return Err(Fault::Damage { offset, record, what });
         }
     }

@@ -6,21 +6,16 @@
 //! `64500_64501` of a prefix with several origins. A line without a value has the empty label. The
 //! text behind the value is ignored.
 
-use crate::Labels;
 use crate::error::Fault;
-use crate::prefix::AnyPrefix;
+use crate::route_list::RouteList;
 use crate::source::Source;
-use crate::table_builder::TableBuilder;
 use crate::text::{each_line, scan};
 
-/// Reads all lines; returns the number of routes.
+/// Reads all lines.
 pub(crate) fn read(
     source: &mut Source<'_>,
     truncate: bool,
-    labels: &mut Labels,
-    v4: &mut TableBuilder<u32, ()>,
-    v6: &mut TableBuilder<u128, ()>,
-    entries: &mut u64,
+    routes: &mut RouteList<()>,
 ) -> Result<(), Fault> {
     each_line(source, |_, line| {
         let (first, rest) = scan::field(line);
@@ -32,12 +27,8 @@ pub(crate) fn read(
         let value = if scan::is_comment(value) { b"" } else { value };
         let value = core::str::from_utf8(value)
             .map_err(|_| "the value behind the prefix is not UTF-8 text".to_owned())?;
-        let label = labels.intern(value);
-        match prefix {
-            AnyPrefix::V4(prefix) => v4.push(prefix, (), label),
-            AnyPrefix::V6(prefix) => v6.push(prefix, (), label),
-        }
-        *entries += 1;
+        let label = routes.labels.intern(value);
+        routes.push(prefix, (), label);
         Ok(())
     })
 }

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# MaxMind databases, written by MaxMind's own writer: each size of a record, both versions of IP, with aliases of IPv4 and
+# below a shorter prefix. MaxMind's own reader must find the same records and prefixes. Then a user's mistakes.
+#
+# FINGERPOST_SEED: the first seed; FINGERPOST_NETWORKS: the networks in each database.
+. "$(dirname "$0")/lib/namespaces.sh"
+
+seed=${FINGERPOST_SEED:-1} networks=${FINGERPOST_NETWORKS:-300}
+perl "$here/smoke/mmdb_write.pl" "$work" "$seed" "$networks" || fail "no databases"
+
+for database in "$work"/*.mmdb; do
+    name=$(basename "$database" .mmdb)
+    "$python" "$here/smoke/mmdb_records.py" addresses "$work/$name.networks" "$seed" >"$work/addresses"
+    "$program" route get --table "$database" -j -f "$work/addresses" >"$work/answers" || [ $? -eq 1 ] || fail "$name: no answers"
+    "$python" "$here/smoke/mmdb_records.py" compare "$database" "$work/answers" || fail "$name: the answers differ"
+done
+
+echo "networks with equal records share one"
+"$program" table info -j "$work/32-4.mmdb" >"$work/info"
+json 'v4 = d["v4"]; assert v4["prefixes"] > 200 and 20 < v4["next_hops"] <= 41, v4' <"$work/info"
+
+echo "compressed, from standard input, into an image"
+database=$work/28-6.mmdb
+address=$(head -1 "$work/28-6.networks" | cut -d/ -f1)
+"$program" route get --table "$database" "$address" >"$work/plain"
+gzip -c "$database" | "$program" route get --table - "$address" | cmp - "$work/plain" || fail "compressed, the answer differs"
+"$program" table save "$database" -o "$work/table.image" >/dev/null || fail "no image"
+"$program" route get --image "$work/table.image" -j "$address" | json 'print(d[0]["next_hop"])' >"$work/image"
+"$program" route get --table "$database" -j "$address" | json 'print(d[0]["next_hop"])' | cmp - "$work/image" || fail "the image has another record"
+"$program" table info "$database" | has_line "$database: MaxMind database" || fail "the format is not named: $("$program" table info "$database" | head -3)"
+
+echo "damaged"
+size=$(stat -c %s "$database")
+head -c $((size / 2)) "$database" >"$work/cut.mmdb"
+if "$program" route get --table "$work/cut.mmdb" "$address" >"$work/out" 2>"$work/err"; then fail "a cut database is read"; fi
+[ ! -s "$work/out" ] || fail "a cut database gives answers"
+grep -q "$work/cut.mmdb: " "$work/err" || fail "the error does not name the file: $(cat "$work/err")"
+# The first node leads back to itself.
+{ printf '\0\0\0\0\0\0\0'; tail -c +8 "$database"; } >"$work/circle.mmdb"
+if timeout 20 "$program" route get --table "$work/circle.mmdb" "$address" 2>"$work/err"; then fail "a tree with a circle is read"; fi
+grep -q "$work/circle.mmdb: damaged" "$work/err" || fail "the error does not name the damage: $(cat "$work/err")"
