@@ -19,7 +19,7 @@ impl<'de> Deserialize<'de> for Record {
     }
 }
 
-/// Writes each value as JSON.
+/// Writes each value as JSON. Narrower integers arrive as those of 64 bits.
 struct ToJson;
 
 /// Returns the JSON of a value that has one.
@@ -37,16 +37,7 @@ impl<'de> Visitor<'de> for ToJson {
     fn visit_bool<E: Error>(self, value: bool) -> Result<Record, E> {
         json(value)
     }
-    fn visit_i32<E: Error>(self, value: i32) -> Result<Record, E> {
-        json(value)
-    }
     fn visit_i64<E: Error>(self, value: i64) -> Result<Record, E> {
-        json(value)
-    }
-    fn visit_u16<E: Error>(self, value: u16) -> Result<Record, E> {
-        json(value)
-    }
-    fn visit_u32<E: Error>(self, value: u32) -> Result<Record, E> {
         json(value)
     }
     fn visit_u64<E: Error>(self, value: u64) -> Result<Record, E> {
