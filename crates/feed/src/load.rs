@@ -139,16 +139,13 @@ fn recognize(source: &mut Source<'_>) -> Result<Format, Fault> {
     /// Comments before the first route are rarely longer.
     const HEAD: usize = 64 * 1024;
     let head = source.peek(HEAD);
-    let is_binary = head.contains(&0);
-    if mrt::begins(head) {
-        // The nodes of a tree may look like the header of one record, hardly like those of two.
-        let is_database = !mrt::goes_on(head) && mmdb::is_database(source);
-        return Ok(if is_database { Format::Mmdb } else { Format::Mrt });
-    }
-    if is_binary && mmdb::is_database(source) {
+    if mmdb::may_begin(head) && mmdb::is_database(source) {
         return Ok(Format::Mmdb);
     }
     let head = source.peek(HEAD);
+    if mrt::begins(head) {
+        return Ok(Format::Mrt);
+    }
     let lines = head.split(|&b| b == b'\n').map(|line| line.trim_ascii());
     let Some(line) = lines.into_iter().find(|line| !line.is_empty() && !scan::is_comment(line))
     else {

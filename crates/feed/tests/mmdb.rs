@@ -69,6 +69,26 @@ fn integers_of_128_bits_keep_all_digits_and_bytes_are_hexadecimal() {
     assert!(texts().any(|text| text.contains("über\\\\")));
 }
 
+/// Reads like a random file that never ends.
+struct Endless(u64);
+
+impl std::io::Read for Endless {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        self.0 += out.len() as u64;
+        assert!(self.0 < 16 << 20, "{} bytes are read of content that is no database", self.0);
+        for (at, byte) in out.iter_mut().enumerate() {
+            *byte = (at * at % 251) as u8;
+        }
+        Ok(out.len())
+    }
+}
+
+#[test]
+fn other_binary_content_is_refused_at_its_beginning() {
+    let error = read(Endless(0), "endless".as_ref(), &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::Unrecognized { .. }), "{error}");
+}
+
 #[test]
 fn a_database_is_no_stream_of_updates() {
     let error = read_updates(&bytes("24-4")[..], "x.mmdb".as_ref(), &Options::default());

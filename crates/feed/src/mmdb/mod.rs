@@ -1,16 +1,20 @@
 //! MaxMind databases: prefixes with any record, in a binary file.
 //!
 //! ```text
-//! ┌─────────────┬───────┬──────────────┬────────────────────┬──────────────┐
-//! │ search tree │ 16 × 0│ data section │ ab cd ef MaxMind.com│ metadata     │
-//! └─────────────┴───────┴──────────────┴────────────────────┴──────────────┘
-//!   node: two records of 24, 28 or 32 bits        in the last 128 KiB
+//! ┌─────────────┬────────┬──────────────┬──────────────────────┬──────────┐
+//! │ search tree │ 16 × 0 │ data section │ ab cd ef MaxMind.com │ metadata │
+//! └─────────────┴────────┴──────────────┴──────────────────────┴──────────┘
+//!   a node: two records of               in the last 128 KiB
+//!   24, 28 or 32 bits
 //! ```
 //!
-//! The format is that of the MaxMind DB File Format Specification, version 2.0, and the crate `maxminddb`, by
-//! its authors, reads it. The label of a prefix is its record as JSON (`record.rs`), and prefixes that share a record in
-//! the file share a label. The tree of IPv6 has IPv4 below `::/96`: those prefixes are IPv4 routes, and a record of a shorter prefix around it is one of `0.0.0.0/0`. Where it leads there a second time
-//! (`::ffff:0:0/96`, `2002::/16`, `2001::/32`), it is left out, as by MaxMind's own readers.
+//! The format is that of the MaxMind DB File Format Specification, version 2.0; the crate `maxminddb`
+//! reads it. The label of a prefix is its record as JSON (`record.rs`), and prefixes that share a
+//! record in the file share a label.
+//!
+//! A tree of IPv6 has IPv4 below `::/96`: those prefixes are IPv4 routes, and a shorter prefix around
+//! `::/96` is a route to `0.0.0.0/0`, too. Where the tree leads to IPv4 a second time (`::ffff:0:0/96`,
+//! `2001::/32`, `2002::/16`), the networks are left out, as by MaxMind's own readers.
 //!
 //! The file is held in memory as a whole, because only its end says how its beginning is read.
 
@@ -35,9 +39,28 @@ const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";
 /// The longest that the metadata is, with the marker.
 const MAX_METADATA_LEN: usize = 128 * 1024;
 
-/// Returns whether the content of `source` is a MaxMind database; it is read to its end for that.
+/// A database that is longer is not read: its nodes and offsets have 32 bits.
+const MAX_DATABASE_LEN: usize = u32::MAX as usize;
+
+/// Returns whether content with this beginning may be a database: one that ends soon, or one whose root leads to
+/// node 1. Writers number the nodes from the root on.
+pub(crate) fn may_begin(head: &[u8]) -> bool {
+    let Some(&[a, b, c, d, e, f, g, h]) = head.first_chunk() else { return false };
+    let records = [
+        [0, a, b, c],
+        [0, d, e, f],
+        [d >> 4, a, b, c],
+        [d & 0xf, e, f, g],
+        [a, b, c, d],
+        [e, f, g, h],
+    ];
+    records.into_iter().any(|record| u32::from_be_bytes(record) == 1)
+        || memchr::memmem::find(head, MARKER).is_some()
+}
+
+/// Returns whether the content of `source` is a database; it is read to its end for that.
 pub(crate) fn is_database(source: &mut Source<'_>) -> bool {
-    let content = source.peek(usize::MAX);
+    let content = source.peek(MAX_DATABASE_LEN);
     let end = &content[content.len().saturating_sub(MAX_METADATA_LEN)..];
     memchr::memmem::rfind(end, MARKER).is_some()
 }
@@ -53,7 +76,7 @@ fn prefix(address: IpAddr, len: u8) -> Result<AnyPrefix, String> {
 
 /// Reads all networks that have a record.
 pub(crate) fn read(source: &mut Source<'_>, routes: &mut RouteList<()>) -> Result<(), Fault> {
-    source.peek(usize::MAX);
+    source.peek(MAX_DATABASE_LEN);
     if let Some(reason) = source.broken() {
         return Err(damage(source.window().len() as u64, 1, reason.to_owned()));
     }

@@ -55,17 +55,6 @@ pub(crate) fn begins(head: &[u8]) -> bool {
         && u32::from_be_bytes([l0, l1, l2, l3]) as usize <= MAX_RECORD_LEN
 }
 
-/// Returns whether a second record follows the first of content with this beginning, or its end.
-pub(crate) fn goes_on(head: &[u8]) -> bool {
-    let Some((&[.., l0, l1, l2, l3], rest)) = head.split_first_chunk::<HEADER>() else {
-        return false;
-    };
-    match rest.get(u32::from_be_bytes([l0, l1, l2, l3]) as usize..) {
-        Some(next) => next.is_empty() || begins(next),
-        None => false,
-    }
-}
-
 /// Reads all records into `collector`.
 pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> Result<(), Fault> {
     let mut dump = dump::Dump::default();
