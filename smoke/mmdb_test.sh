@@ -35,7 +35,7 @@ head -c $((size / 2)) "$database" >"$work/cut.mmdb"
 if "$program" route get --table "$work/cut.mmdb" "$address" >"$work/out" 2>"$work/err"; then fail "a cut database is read"; fi
 [ ! -s "$work/out" ] || fail "a cut database gives answers"
 grep -q "$work/cut.mmdb: " "$work/err" || fail "the error does not name the file: $(cat "$work/err")"
-# The first node leads back to itself.
-{ printf '\0\0\0\0\0\0\0'; tail -c +8 "$database"; } >"$work/circle.mmdb"
+# Node 1 leads back to the root.
+{ head -c 7 "$database" && printf '\0\0\0\0\0\0\0' && tail -c +15 "$database"; } >"$work/circle.mmdb"
 if timeout 20 "$program" route get --table "$work/circle.mmdb" "$address" 2>"$work/err"; then fail "a tree with a circle is read"; fi
 grep -q "$work/circle.mmdb: damaged" "$work/err" || fail "the error does not name the damage: $(cat "$work/err")"
