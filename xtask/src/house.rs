@@ -62,7 +62,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Inputs for every parser.
     ("fuzz", LIBRARIES),
     ("capi", &["fib", "feed"]),
-    ("python", &["fib"]),
+    ("python", &["fib", "feed"]),
     ("xtask", &[]),
 ];
 

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 48] = [
+const PACKAGES: [Package; 50] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -49,6 +49,9 @@ const PACKAGES: [Package; 48] = [
     // MaxMind's own writer and reader of its databases.
     ("libmaxmind-db-writer-perl", &["perl", "-MMaxMind::DB::Writer::Tree", "-e1"]),
     ("python3-maxminddb", &["/usr/bin/python3", "-c", "import maxminddb"]),
+    // Environments for the Python module and its peers from PyPI, two of which are compiled there.
+    ("python3-venv", &["/usr/bin/python3", "-c", "import ensurepip"]),
+    ("python3-dev", &["sh", "-c", "ls /usr/include/python3*/Python.h"]),
     // Reads captures as Wireshark does.
     ("tshark", &["tshark", "--version"]),
     // Loses messages on the way, since the kernel here has no netem.

@@ -199,10 +199,13 @@ fn release_build() -> Step {
     Step::command("release build", CommandLine::cargo(&release::WORDS))
 }
 
-/// Builds `fingerpost-bench` and the C library if one of `scripts` runs the former, in the profile of the tests, as `test`
+/// Builds `fingerpost-bench`, the C library and the Python module if one of `scripts` runs the former, in the profile of the tests, as `test`
 /// does with its tests: the scripts compare answers and measure no time.
 fn bench_build(scripts: &[scripts::Script]) -> Option<Step> {
-    let words = ["build", "--package", "fingerpost-bench", "--package", "fingerpost-capi"];
+    let packages = ["fingerpost-bench", "fingerpost-capi", "fingerpost-python"];
+    let words: Vec<_> = std::iter::once("build")
+        .chain(packages.iter().flat_map(|name| ["--package", name]))
+        .collect();
     scripts
         .iter()
         .any(scripts::Script::runs_bench)
