@@ -82,15 +82,16 @@ fn routes<A: Addr, const N: usize>(
     values: usize,
     address: fn([u8; N]) -> A,
 ) -> Option<Vec<Indexed<A>>> {
-    let (address_end, record_end) = (N, N + 5);
-    if !bytes.len().is_multiple_of(record_end) {
+    // The length and the place follow the address.
+    let size = N + 5;
+    if !bytes.len().is_multiple_of(size) {
         return None;
     }
     let read = |record: &[u8]| {
-        let (bytes, rest) = record.split_at(address_end);
+        let (bytes, rest) = record.split_at(N);
         let prefix = Prefix::new(address(bytes.try_into().ok()?), rest[0].into()).ok()?;
         let place = u32::from_be_bytes(rest[1..].try_into().ok()?);
         ((place as usize) < values).then_some((prefix, place))
     };
-    bytes.chunks_exact(record_end).map(read).collect()
+    bytes.chunks_exact(size).map(read).collect()
 }

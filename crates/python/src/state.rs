@@ -121,6 +121,21 @@ impl State {
         }
     }
 
+    /// Returns the longest route that covers a prefix.
+    pub(crate) fn longest_route(&self, py: Python<'_>, prefix: AnyPrefix) -> Option<Route> {
+        let (route, hop) = match prefix {
+            AnyPrefix::V4(prefix) => {
+                let (route, hop) = self.v4.rib().covering(prefix).last()?;
+                (AnyPrefix::V4(route), hop)
+            }
+            AnyPrefix::V6(prefix) => {
+                let (route, hop) = self.v6.rib().covering(prefix).last()?;
+                (AnyPrefix::V6(route), hop)
+            }
+        };
+        Some((route, self.values.get(py, hop)))
+    }
+
     /// Returns the routes that a prefix covers, itself included, in order.
     pub(crate) fn covered(&self, py: Python<'_>, prefix: AnyPrefix) -> Vec<Route> {
         match prefix {

@@ -10,7 +10,7 @@ use fib::{Full, Hop, HopTable};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-/// An object that the table has released. Drop it when the state is unlocked: it may have a finalizer.
+/// Objects that the table has released. Drop them when the state is unlocked: they may have finalizers.
 #[must_use]
 pub(crate) struct Released(#[expect(dead_code, reason = "dropped")] Vec<Py<PyAny>>);
 
