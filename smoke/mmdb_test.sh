@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # MaxMind databases, written by MaxMind's own writer: each size of a record, both versions of IP, with aliases of IPv4 and
-# below a shorter prefix. MaxMind's own reader must find the same records and prefixes. Then a user's mistakes.
+# below a shorter prefix. MaxMind's own reader must find the same records and prefixes, also in the databases that `table
+# convert` writes of their text. Then a user's mistakes.
 #
 # FINGERPOST_SEED: the first seed; FINGERPOST_NETWORKS: the networks in each database.
 . "$(dirname "$0")/lib/namespaces.sh"
@@ -13,6 +14,10 @@ for database in "$work"/*.mmdb; do
     "$python" "$here/smoke/mmdb_records.py" addresses "$work/$name.networks" "$seed" >"$work/addresses"
     "$program" route get --table "$database" -j -f "$work/addresses" >"$work/answers" || [ $? -eq 1 ] || fail "$name: no answers"
     "$python" "$here/smoke/mmdb_records.py" compare "$database" "$work/answers" || fail "$name: the answers differ"
+    "$program" table convert "$database" --to text | "$program" table convert - --to mmdb >"$work/written" || fail "$name: not converted"
+    # A prefix around ::/96 is divided by it.
+    [[ $name == *-covered ]] && verb=records || verb=compare
+    "$python" "$here/smoke/mmdb_records.py" "$verb" "$work/written" "$work/answers" || fail "$name: the written database differs"
 done
 
 echo "networks with equal records share one"
@@ -39,3 +44,17 @@ grep -q "$work/cut.mmdb: " "$work/err" || fail "the error does not name the file
 { head -c 7 "$database" && printf '\0\0\0\0\0\0\0' && tail -c +15 "$database"; } >"$work/circle.mmdb"
 if timeout 20 "$program" route get --table "$work/circle.mmdb" "$address" 2>"$work/err"; then fail "a tree with a circle is read"; fi
 grep -q "$work/circle.mmdb: damaged" "$work/err" || fail "the error does not name the damage: $(cat "$work/err")"
+
+echo "other formats"
+mmdblookup -f "$work/written" -v -i "$address" | has_line "    Type:          fingerpost" || fail "MaxMind's C library does not read the database"
+printf '192.0.2.0/24 192.0.2.1\n2001:db8::/32 fe80::1\n' >"$work/table"
+for format in text ip-route updates bgpdump mrt; do
+    "$program" table convert "$work/table" --to "$format" >"$work/converted" || fail "not converted to $format"
+    "$program" table convert "$work/converted" --to text | cmp - "$work/table" || fail "$format has another table"
+done
+printf '192.0.2.0/24 west\n' >"$work/table"
+echo old >"$work/converted"
+if "$program" table convert "$work/table" --to mrt -o "$work/converted" 2>"$work/err"; then fail "MRT has a next hop \"west\""; fi
+grep -q '192.0.2.0/24: label "west"' "$work/err" || fail "the error does not name the route: $(cat "$work/err")"
+[ "$(cat "$work/converted")" = old ] || fail "an error changed the file"
+"$program" table convert "$work/table" --to mmdb -j -o "$work/converted" | json 'assert d["v4"] == 1 and d["v6"] == 0, d' || fail "no summary"

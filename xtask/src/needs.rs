@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// The packages of `test` and `smoke`.
-const PACKAGES: [Package; 50] = [
+const PACKAGES: [Package; 51] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("iperf3", &["iperf3", "--version"]),
@@ -48,6 +48,7 @@ const PACKAGES: [Package; 50] = [
     ("nats-server", &["nats-server", "--version"]),
     // MaxMind's own writer and reader of its databases.
     ("libmaxmind-db-writer-perl", &["perl", "-MMaxMind::DB::Writer::Tree", "-e1"]),
+    ("mmdb-bin", &["mmdblookup", "--version"]),
     ("python3-maxminddb", &["/usr/bin/python3", "-c", "import maxminddb"]),
     // Environments for the Python module and its peers from PyPI, two of which are compiled there.
     ("python3-venv", &["/usr/bin/python3", "-c", "import ensurepip"]),

@@ -1,4 +1,4 @@
-//! `fingerpost table info FILE...`, `table generate`, `table save` and `table load`.
+//! `fingerpost table info FILE...`, `table convert`, `table generate`, `table save` and `table load`.
 //!
 //! `info` prints the contents and the costs of a table: prefixes by length, next hops, the bytes of
 //! each array that a lookup may touch, the times of loading and building, the engine and why it was
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use feed::Recipe;
+use feed::{Format, Recipe, WriteOptions};
 use fib::engine::Place;
 use fib::{Family, Rib};
 use output::progress;
@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::tables::{self, TableArgs, Tables};
 
 mod alternatives;
+mod convert;
 pub(crate) mod image;
 
 use alternatives::Alternative;
@@ -34,6 +35,8 @@ pub(crate) struct Args {
 enum Command {
     /// Describe a table: prefixes, engine, bytes and build time
     Info(InfoArgs),
+    /// Convert a table to another format
+    Convert(convert::ConvertArgs),
     /// Generate a synthetic table with the prefix lengths of the Internet
     Generate(GenerateArgs),
     /// Build a table and save it as an image, which loads without a build
@@ -135,6 +138,7 @@ struct PartSummary {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Info(args) => info(args),
+        Command::Convert(args) => convert::convert(args),
         Command::Generate(args) => generate(args),
         Command::Save(args) => image::save(args),
         Command::Load(args) => image::load(args),
@@ -186,12 +190,12 @@ fn generate(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     match &args.output {
         None => {
             let mut out = BufWriter::new(std::io::stdout().lock());
-            table.write_text(&mut out)?;
+            feed::write(&table, Format::Table, &WriteOptions::default(), &mut out)?;
             out.flush()?;
         }
         Some(path) => {
             let mut text = Vec::new();
-            table.write_text(&mut text)?;
+            feed::write(&table, Format::Table, &WriteOptions::default(), &mut text)?;
             fib::image::replace(path, &text)?;
         }
     }

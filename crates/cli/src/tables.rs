@@ -76,7 +76,7 @@ impl Tables {
     }
 
     /// Loads the routes of IPv4, of IPv6 or of both.
-    fn load_families(
+    pub(crate) fn load_families(
         files: &[PathBuf],
         options: &Options,
         families: [bool; 2],
@@ -113,6 +113,16 @@ impl Tables {
         }
         if v6 {
             merge(&mut self.v6, &loaded.v6, &hops);
+        }
+    }
+
+    /// Returns the routes of all files, as those of one.
+    pub(crate) fn into_routing_table(self) -> RoutingTable {
+        RoutingTable {
+            v4: self.v4.iter().map(|(prefix, hop)| (prefix, Label(hop.0 - 1))).collect(),
+            v6: self.v6.iter().map(|(prefix, hop)| (prefix, Label(hop.0 - 1))).collect(),
+            labels: self.labels,
+            report: Report::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Inside the crate, damage is a [`Fault`], which has the place but not the file; [`Error`] is a
 //! fault with the file's name. With [`Options::partial`](crate::Options::partial) the same fault is
-//! printed as a warning, so that both have the same text.
+//! printed as a warning, so that both have the same text. [`WriteError`] is that of writing a table.
 
 use core::fmt;
 use std::io;
@@ -84,6 +84,54 @@ impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Open { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// The reason why a table was not written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The writer's error.
+    Io(io::Error),
+    /// The format has no place for a route.
+    Route {
+        /// The prefix.
+        prefix: String,
+        /// The reason.
+        what: String,
+    },
+    /// The format has no place for the table as a whole.
+    Table(String),
+}
+
+impl WriteError {
+    pub(crate) fn route(prefix: impl fmt::Display, what: String) -> Self {
+        Self::Route { prefix: prefix.to_string(), what }
+    }
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Route { prefix, what } => write!(f, "{prefix}: {what}"),
+            Self::Table(what) => f.write_str(what),
+        }
+    }
+}
+
+impl core::error::Error for WriteError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
             _ => None,
         }
     }

@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod best;
+mod bgp_label;
 mod collector;
 mod error;
 mod event;
@@ -54,17 +55,19 @@ mod source;
 mod table_builder;
 mod text;
 mod updates;
+mod write;
 
 pub use best::{BestPath, Change, Peer, Rank};
-pub use error::Error;
+pub use error::{Error, WriteError};
 pub use event::{Event, EventKind};
 pub use generate::{Recipe, generate};
 pub use label::{Label, Labels, fnv1a};
 pub use load::{load, read};
-pub use options::{Compression, Format, Options};
+pub use options::{Compression, Format, Options, WriteOptions};
 pub use prefix::AnyPrefix;
 pub use routing_table::{Report, RoutingTable};
 pub use updates::{Update, UpdateStream, read_updates, updates};
+pub use write::write;
 
 /// The examples of the README, compiled and run as documentation tests.
 #[cfg(doctest)]

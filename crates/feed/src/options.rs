@@ -1,4 +1,4 @@
-//! Options of a reader, with their defaults by the content.
+//! Options of a reader, with their defaults by the content, and those of a writer.
 
 use core::fmt;
 
@@ -17,6 +17,24 @@ pub struct Options {
     /// section 2), nor has one of two-byte numbers that ends with AS_TRANS (RFC 6793). This concerns
     /// MRT and `bgpdump -m`.
     pub origin: bool,
+}
+
+/// The statements of a format beside the routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// The time of the table, in seconds since 1970: of each update and entry of a dump, and of a
+    /// database's build. MRT and `bgpdump -m` have 32 bits of it.
+    pub time: u64,
+    /// In a database, each record is a map of this key to the label; by default it is the label itself.
+    pub record_key: Option<String>,
+    /// The type that a database states in its metadata, such as `GeoLite2-ASN`.
+    pub database_type: String,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self { time: 0, record_key: None, database_type: "fingerpost".into() }
+    }
 }
 
 /// A file format; the compression is separate ([`Compression`]).

@@ -3,12 +3,11 @@
 //! Both families are sorted by address, then length, and each prefix stands once: the input that
 //! `Rib::from_sorted` and the sweep expect.
 
-use std::io::{self, Write};
-
-use fib::{Addr, Prefix};
+use fib::Prefix;
 
 use crate::label::{Label, Labels};
 use crate::options::{Compression, Format};
+use crate::prefix::AnyPrefix;
 
 /// A routing table of both families.
 #[derive(Clone, Debug, Default)]
@@ -54,28 +53,13 @@ pub struct Report {
 }
 
 impl RoutingTable {
-    /// Writes the table as text, `PREFIX LABEL` a line, IPv4 first; it can be
-    /// loaded again. A route with the empty label is its prefix alone.
-    ///
-    /// # Errors
-    ///
-    /// The writer's error.
-    pub fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
-        write_routes(&self.v4, &self.labels, out)?;
-        write_routes(&self.v6, &self.labels, out)
+    /// Calls `each` with each route, IPv4 first, until it returns an error.
+    pub(crate) fn each_route<E>(
+        &self,
+        mut each: impl FnMut(AnyPrefix, Label) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let v4 = self.v4.iter().map(|&(prefix, label)| (AnyPrefix::V4(prefix), label));
+        let v6 = self.v6.iter().map(|&(prefix, label)| (AnyPrefix::V6(prefix), label));
+        v4.chain(v6).try_for_each(|(prefix, label)| each(prefix, label))
     }
-}
-
-fn write_routes<A: Addr>(
-    routes: &[(Prefix<A>, Label)],
-    labels: &Labels,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    for &(prefix, label) in routes {
-        match labels.get(label) {
-            "" => writeln!(out, "{prefix}")?,
-            label => writeln!(out, "{prefix} {label}")?,
-        }
-    }
-    Ok(())
 }

@@ -3,7 +3,9 @@
 
 use std::io::Write;
 
-use fingerpost_feed::{Options, RoutingTable, UpdateStream, generate, read, read_updates};
+use fingerpost_feed::{
+    Format, Options, RoutingTable, UpdateStream, WriteOptions, generate, read, read_updates, write,
+};
 use proptest::prelude::*;
 
 const PARTIAL: Options =
@@ -22,7 +24,7 @@ fn files() -> Vec<Vec<u8>> {
     let recipe = fingerpost_feed::Recipe { v4: 300, v6: 100, ..Default::default() };
     let made = generate(&recipe);
     let mut text = Vec::new();
-    made.write_text(&mut text).unwrap();
+    write(&made, Format::Table, &WriteOptions::default(), &mut text).unwrap();
     let mut dump = String::new();
     let mut json = String::from("[");
     let mut changes = String::new();
@@ -140,7 +142,7 @@ proptest! {
                 file[at] = *byte;
             }
             for bytes in [&file[..], &file[..cut.index(file.len())]] {
-                for format in [None, Some(fingerpost_feed::Format::Mrt)] {
+                for format in [None, Some(Format::Mrt)] {
                     let options = Options { format, ..PARTIAL };
                     if let Ok(table) = read(bytes, "damaged".as_ref(), &options) {
                         assert!(table.v4.is_sorted_by(|a, b| a.0 < b.0));

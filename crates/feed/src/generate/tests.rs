@@ -6,7 +6,7 @@ use fib::{Addr, Hop, Prefix, runs};
 
 use super::model::{Model, top};
 use super::{Recipe, generate};
-use crate::{Label, Options, RoutingTable, fnv1a};
+use crate::{Format, Label, Options, RoutingTable, WriteOptions, fnv1a, write};
 
 fn real(name: &str) -> RoutingTable {
     let folder = std::env::var("FINGERPOST_DATA").unwrap_or_else(|_| {
@@ -153,7 +153,7 @@ fn built_in_models_equal_measured_data() {
 /// The digest of a table that must never change.
 fn digest(table: &RoutingTable) -> u64 {
     let mut text = Vec::new();
-    table.write_text(&mut text).unwrap();
+    write(&table, Format::Table, &WriteOptions::default(), &mut text).unwrap();
     fnv1a(text)
 }
 
@@ -196,7 +196,7 @@ fn smaller_table_keeps_nesting() {
 fn written_table_reads_back_equal() {
     let table = generate(&Recipe { seed: 5, v4: 20_000, v6: 5_000, labels: Some(40) });
     let mut text = Vec::new();
-    table.write_text(&mut text).unwrap();
+    write(&table, Format::Table, &WriteOptions::default(), &mut text).unwrap();
     let reread = crate::read(&text[..], "text".as_ref(), &Options::default()).unwrap();
     let named = |table: &RoutingTable| -> Vec<String> {
         let v4 = table.v4.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The format is that of the MaxMind DB File Format Specification, version 2.0; the crate `maxminddb`
-//! reads it. The label of a prefix is its record as JSON (`record.rs`), and prefixes that share a
+//! reads it, and `write.rs` and `encode.rs` write it. The label of a prefix is its record as JSON (`record.rs`), and prefixes that share a
 //! record in the file share a label.
 //!
 //! A tree of IPv6 has IPv4 below `::/96`: those prefixes are IPv4 routes, and a shorter prefix around
@@ -18,7 +18,9 @@
 //!
 //! The file is held in memory as a whole, because only its end says how its beginning is read.
 
+mod encode;
 mod record;
+mod write;
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -32,6 +34,7 @@ use crate::prefix::AnyPrefix;
 use crate::route_list::RouteList;
 use crate::source::Source;
 use record::Record;
+pub(crate) use write::write;
 
 /// The bytes before the metadata.
 const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";

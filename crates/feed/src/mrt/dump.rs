@@ -36,9 +36,9 @@ pub(super) struct Dump {
     pub(super) unusable: u64,
 }
 
-const PEER_INDEX_TABLE: u16 = 1;
-const RIB_IPV4_UNICAST: u16 = 2;
-const RIB_IPV6_UNICAST: u16 = 4;
+pub(super) const PEER_INDEX_TABLE: u16 = 1;
+pub(super) const RIB_IPV4_UNICAST: u16 = 2;
+pub(super) const RIB_IPV6_UNICAST: u16 = 4;
 const RIB_GENERIC: u16 = 6;
 const RIB_IPV4_UNICAST_ADDPATH: u16 = 8;
 const RIB_IPV6_UNICAST_ADDPATH: u16 = 10;

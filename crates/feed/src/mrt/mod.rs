@@ -23,6 +23,9 @@ mod attributes;
 mod bytes;
 mod dump;
 mod message;
+mod write;
+
+pub(crate) use write::write;
 
 use crate::collector::RouteCollector;
 use crate::error::Fault;

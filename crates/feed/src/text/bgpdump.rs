@@ -13,10 +13,13 @@
 //! confederations and count 0.
 
 use core::net::IpAddr;
+use std::io::Write;
 
 use crate::best::DecisionKey;
+use crate::bgp_label::bgp_labels;
 use crate::collector::RouteCollector;
-use crate::error::Fault;
+use crate::error::{Fault, WriteError};
+use crate::routing_table::RoutingTable;
 use crate::source::Source;
 use crate::text::changes::micros;
 use crate::text::{each_line, scan};
@@ -89,6 +92,31 @@ pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> R
         }
         collector.report.records += 1;
         Ok(())
+    })
+}
+
+/// Writes a line of a table dump for each route, all of one peer without a name.
+pub(crate) fn write(
+    table: &RoutingTable,
+    time: u64,
+    out: &mut impl Write,
+) -> Result<(), WriteError> {
+    let labels = bgp_labels(table)?;
+    table.each_route(|prefix, label| {
+        let label = &labels[label.0 as usize];
+        let next_hop = label.next_hop_of(&prefix);
+        let path = match &label.origins[..] {
+            [] => String::new(),
+            [origin] => origin.to_string(),
+            set => {
+                let members: Vec<_> = set.iter().map(u32::to_string).collect();
+                format!("{{{}}}", members.join(","))
+            }
+        };
+        Ok(writeln!(
+            out,
+            "TABLE_DUMP2|{time}|B|0.0.0.0|0|{prefix}|{path}|IGP|{next_hop}|0|0||NAG||"
+        )?)
     })
 }
 

@@ -5,10 +5,13 @@
 //! missing. Seconds may have a fraction of up to six digits.
 
 use core::net::{IpAddr, Ipv4Addr};
+use std::io::Write;
 
 use crate::collector::RouteCollector;
-use crate::error::Fault;
+use crate::error::{Fault, WriteError};
+use crate::routing_table::RoutingTable;
 use crate::source::Source;
+use crate::text::table::written_label;
 use crate::text::{each_line, scan};
 use crate::{Peer, Rank};
 
@@ -29,9 +32,8 @@ pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> R
         let prefix = scan::prefix(prefix, collector.truncate)?;
         match verb {
             b"a" | b"A" => {
-                let (next_hop, _) = scan::field(rest);
-                let next_hop =
-                    core::str::from_utf8(next_hop).map_err(|_| "the next hop is not UTF-8 text")?;
+                let next_hop = core::str::from_utf8(scan::label(rest))
+                    .map_err(|_| "the next hop is not UTF-8 text")?;
                 if next_hop.is_empty() {
                     return Err("an announcement without a next hop".into());
                 }
@@ -43,6 +45,25 @@ pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> R
         }
         collector.report.records += 1;
         Ok(())
+    })
+}
+
+/// Writes an announcement for each route, all of one time.
+pub(crate) fn write(
+    table: &RoutingTable,
+    time: u64,
+    out: &mut impl Write,
+) -> Result<(), WriteError> {
+    let texts: Vec<_> = table.labels.iter().map(|(_, label)| written_label(label)).collect();
+    table.each_route(|prefix, label| match &*texts[label.0 as usize] {
+        "" => Err(WriteError::route(
+            prefix,
+            "an announcement needs a next hop, but the label is empty".into(),
+        )),
+        _ => Ok(()),
+    })?;
+    table.each_route(|prefix, label| {
+        Ok(writeln!(out, "{time} a {prefix} {}", texts[label.0 as usize])?)
     })
 }
 

@@ -18,15 +18,18 @@
 
 use core::fmt;
 use core::net::IpAddr;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use fib::Prefix;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::json;
 
-use crate::error::Fault;
+use crate::error::{Fault, WriteError};
+use crate::label::Label;
 use crate::prefix::AnyPrefix;
 use crate::route_list::RouteList;
+use crate::routing_table::RoutingTable;
 use crate::source::Source;
 use crate::text::scan;
 
@@ -211,4 +214,76 @@ impl<'de> Visitor<'de> for Array<'_, '_> {
             Some(_) => Err(de::Error::custom("an object where an array is expected")),
         }
     }
+}
+/// The types of routes that have no next hop (`rtnetlink(7)`).
+const TYPES: [&str; 9] = [
+    "local",
+    "broadcast",
+    "anycast",
+    "multicast",
+    "blackhole",
+    "unreachable",
+    "prohibit",
+    "throw",
+    "nat",
+];
+
+/// Writes an array with an object for each route, a line each.
+pub(crate) fn write(table: &RoutingTable, out: &mut impl Write) -> Result<(), WriteError> {
+    // The fields behind the destination, by family and label.
+    let texts = |is_v6| -> Vec<Option<String>> {
+        table.labels.iter().map(|(_, label)| fields(label, is_v6)).collect()
+    };
+    let texts = [texts(false), texts(true)];
+    let text = |prefix: &AnyPrefix, label: Label| {
+        texts[usize::from(matches!(prefix, AnyPrefix::V6(_)))][label.0 as usize].as_deref()
+    };
+    table.each_route(|prefix, label| match text(&prefix, label) {
+        Some(_) => Ok(()),
+        None => {
+            let label = table.labels.get(label);
+            let what = format!(
+                "label {label:?} is no next hop of ip route: an address, `dev NAME` or a type"
+            );
+            Err(WriteError::route(prefix, what))
+        }
+    })?;
+    out.write_all(b"[")?;
+    let mut separator = "";
+    table.each_route(|prefix, label| -> Result<(), WriteError> {
+        // Not `default`, which does not say of which family it is.
+        let fields = text(&prefix, label).unwrap_or_default();
+        write!(out, "{separator}{{\"dst\":\"{prefix}\"{fields}}}")?;
+        separator = ",\n";
+        Ok(())
+    })?;
+    out.write_all(b"]\n")?;
+    Ok(())
+}
+
+/// Returns the fields of an object that is read with this label.
+fn fields(label: &str, is_v6: bool) -> Option<String> {
+    if label.is_empty() {
+        return Some(String::new());
+    }
+    if TYPES.contains(&label) {
+        return Some(format!(",\"type\":\"{label}\""));
+    }
+    let nexthop = |text: &str| match (text.parse::<IpAddr>(), text.strip_prefix("dev ")) {
+        (Ok(address), _) if address.is_ipv6() == is_v6 => Some(json!({ "gateway": text })),
+        (Ok(address), _) => {
+            let family = if address.is_ipv6() { "inet6" } else { "inet" };
+            Some(json!({ "via": { "family": family, "host": text } }))
+        }
+        (Err(_), Some(dev)) if !dev.contains(' ') => Some(json!({ "dev": dev })),
+        _ => None,
+    };
+    let nexthops: Vec<_> = label.split(',').map(nexthop).collect::<Option<_>>()?;
+    Some(match &nexthops[..] {
+        [only] => {
+            let object = only.to_string();
+            format!(",{}", &object[1..object.len() - 1])
+        }
+        several => format!(",\"nexthops\":{}", serde_json::Value::from(several)),
+    })
 }

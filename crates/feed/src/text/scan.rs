@@ -19,6 +19,34 @@ pub(crate) fn field(line: &[u8]) -> (&[u8], &[u8]) {
     (&line[..end], skip_blanks(&line[end..]))
 }
 
+/// Returns the first field as a label: blanks inside the strings of JSON belong to it.
+///
+/// JSON begins with `{`, `[` or `"`. A string that does not end is no JSON, and the field ends at
+/// the first blank.
+#[inline]
+pub(crate) fn label(line: &[u8]) -> &[u8] {
+    let (first, rest) = field(line);
+    if rest.is_empty() || !matches!(first.first(), Some(b'{' | b'[' | b'"')) {
+        return first;
+    }
+    json_label(skip_blanks(line)).unwrap_or(first)
+}
+
+#[cold]
+fn json_label(line: &[u8]) -> Option<&[u8]> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, &byte) in line.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_quoted,
+            b'"' => is_quoted = !is_quoted,
+            b' ' | b'\t' if !is_quoted => return Some(&line[..at]),
+            _ => {}
+        }
+    }
+    (!is_quoted).then_some(line)
+}
+
 #[inline]
 fn skip_blanks(line: &[u8]) -> &[u8] {
     let begin = line.iter().position(|&b| b != b' ' && b != b'\t').unwrap_or(line.len());
