@@ -52,6 +52,8 @@ for format in text ip-route updates bgpdump mrt; do
     "$program" table convert "$work/table" --to "$format" >"$work/converted" || fail "not converted to $format"
     "$program" table convert "$work/converted" --to text | cmp - "$work/table" || fail "$format has another table"
 done
+printf '192.0.2.0/24 64500\n' >"$work/table"
+"$program" table convert "$work/table" --to pfx2as | "$program" table convert - --to text | cmp - "$work/table" || fail "pfx2as has another table"
 printf '192.0.2.0/24 west\n' >"$work/table"
 echo old >"$work/converted"
 if "$program" table convert "$work/table" --to mrt -o "$work/converted" 2>"$work/err"; then fail "MRT has a next hop \"west\""; fi

@@ -1,8 +1,8 @@
 //! Reads a table from a file or from any reader.
 //!
 //! ```text
-//! reader ─► Source ─► recognize ─┬─ text table, ip -j route, mmdb ─► RouteList ───┬─► RoutingTable
-//!           unpack               └─ MRT, bgpdump -m, updates ─► RouteCollector ───┘
+//! reader ─► Source ─► recognize ─┬─ text table, pfx2as, ip -j route, mmdb ─► RouteList ──┬─► RoutingTable
+//!           unpack               └─ MRT, bgpdump -m, updates ─► RouteCollector ──────────┘
 //! ```
 //!
 //! [`load`] opens a file, [`read`] takes any reader (a pipe, a slice). The format is recognized by
@@ -52,6 +52,11 @@ pub fn read(reader: impl Read, name: &Path, options: &Options) -> Result<Routing
         Format::Table => {
             let mut routes = RouteList::new();
             let fault = text::table::read(&mut source, options.truncate_host_bits, &mut routes);
+            (routes.into_table(), fault)
+        }
+        Format::Pfx2as => {
+            let mut routes = RouteList::new();
+            let fault = text::pfx2as::read(&mut source, options.truncate_host_bits, &mut routes);
             (routes.into_table(), fault)
         }
         Format::IpRoute => {
@@ -130,7 +135,7 @@ pub(crate) fn read_ranked(
         Format::Mrt => Some(mrt::read(source, collector)),
         Format::Bgpdump => Some(text::bgpdump::read(source, collector)),
         Format::UpdateText => Some(text::changes::read(source, collector)),
-        Format::Table | Format::IpRoute | Format::Mmdb => None,
+        Format::Table | Format::Pfx2as | Format::IpRoute | Format::Mmdb => None,
     }
 }
 
@@ -164,6 +169,8 @@ fn recognize(source: &mut Source<'_>) -> Result<Format, Fault> {
         Ok(Format::Bgpdump)
     } else if scan::number(first).is_some() && matches!(second, b"a" | b"w" | b"A" | b"W") {
         Ok(Format::UpdateText)
+    } else if text::pfx2as::is_line(line) {
+        Ok(Format::Pfx2as)
     } else if first.iter().all(|b| b.is_ascii_hexdigit() || b".:/+-".contains(b)) {
         // The prefix may be wrong: then the reader's error names the line.
         Ok(Format::Table)

@@ -47,6 +47,8 @@ pub enum Format {
     /// Lines of `bgpdump -m`: `TABLE_DUMP2|time|B|peer|as|prefix|path|…`, and its
     /// `BGP4MP|time|A|…`, `W` and `STATE` lines.
     Bgpdump,
+    /// CAIDA's prefix-to-AS mappings: lines of `ADDRESS LENGTH AS`.
+    Pfx2as,
     /// The output of `ip -j route` and `ip -j -6 route`.
     IpRoute,
     /// Lines of `UNIXTIME a|w PREFIX NEXTHOP`.
@@ -63,6 +65,7 @@ impl fmt::Display for Format {
         f.write_str(match self {
             Self::Table => "text table",
             Self::Bgpdump => "bgpdump -m",
+            Self::Pfx2as => "CAIDA pfx2as",
             Self::IpRoute => "ip -j route",
             Self::UpdateText => "text updates",
             Self::Mrt => "MRT",

@@ -45,6 +45,36 @@ fn text_table_accepts_comments_both_families_and_any_order() {
 }
 
 #[test]
+fn prefix_to_as_mappings_are_recognized_by_their_first_line() {
+    let table = good(
+        "1.0.0.0\t24\t13335\n2001:db8::\t32\t64500,64501\r\n1.2.4.0 22 64500_64501\n0.0.0.0\t0\t1",
+    );
+    assert_eq!(table.report.format, Some(Format::Pfx2as));
+    let right =
+        ["0.0.0.0/0 1", "1.0.0.0/24 13335", "1.2.4.0/22 64500_64501", "2001:db8::/32 64500,64501"];
+    assert_eq!(named(&table), right);
+    for text in [
+        "1.0.0.0 24",
+        "1.0.0.0 33 1",
+        "1.0.0.0/24 24 1",
+        "1.0.0.0 24 west",
+        "1.0.0.0 24 1 2",
+        "10 24 1",
+    ] {
+        let format = take(text, &Options::default()).map(|table| table.report.format);
+        assert_ne!(format.ok().flatten(), Some(Format::Pfx2as), "{text}");
+    }
+    for (line, part) in [
+        ("1.0.0.0\t33\t1", "no valid length"),
+        ("1.0.0.1\t24\t1", "did you mean 1.0.0.0/24?"),
+        ("1.0.0.0/24\t1", "three fields"),
+    ] {
+        let error = bad(&format!("# CAIDA\n1.0.0.0\t24\t13335\n{line}\n"));
+        assert!(error.contains("line 3") && error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn invalid_line_error_names_line_and_remedy() {
     let error = bad("10.0.0.0/8 a\n10.1.2.3/8 b\n");
     for part in ["small.txt", "line 2", "10.1.2.3/8 b", "did you mean 10.0.0.0/8?"] {

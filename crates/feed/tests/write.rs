@@ -90,6 +90,10 @@ fn origins_are_kept_where_the_format_has_a_path() {
         "10.0.0.0/8 64500\n10.1.0.0/16 {64500,64501}\n10.2.0.0/16\n2001:db8::/32 4200000000\n",
     );
     let with_origin = Options { origin: true, ..Options::default() };
+    let origins =
+        parse("10.0.0.0/8 64500\n10.1.0.0/16 64500,64501\n10.2.3.4 64500_64501\n::/0 4200000000\n");
+    let found = rewrite(&origins, Format::Pfx2as, &Options::default());
+    assert_eq!(lines(&found), lines(&origins));
     for format in [Format::Bgpdump, Format::Mrt] {
         let found = rewrite(&table, format, &with_origin);
         let right = [
@@ -131,6 +135,7 @@ fn label_without_a_place_in_the_format_is_an_error_that_names_the_prefix() {
         ("10.0.0.0/8 192.0.2.1\n10.1.0.0/16 west\n", Format::Bgpdump),
         ("10.0.0.0/8 192.0.2.1\n10.1.0.0/16 west\n", Format::IpRoute),
         ("10.0.0.0/8 192.0.2.1\n10.1.0.0/16\n", Format::UpdateText),
+        ("10.0.0.0/8 64500\n10.1.0.0/16 192.0.2.1\n", Format::Pfx2as),
         ("10.0.0.0/8 192.0.2.1\n10.1.0.0/16 -99999999999\n", Format::Mmdb),
     ] {
         let mut bytes = Vec::new();
@@ -244,8 +249,7 @@ fn aliases_lead_to_ipv4_where_no_route_is() {
     let find = |text: &str, address: &str| {
         let bytes = written(&parse(text), Format::Mmdb);
         let reader = Reader::from_source(&bytes[..]).unwrap();
-        let found = reader.lookup(address.parse().unwrap()).unwrap().decode::<u32>().unwrap();
-        found
+        reader.lookup(address.parse().unwrap()).unwrap().decode::<u32>().unwrap()
     };
     let free = "10.0.0.0/8 1\n2001:db8::/32 2\n";
     for address in ["::ffff:10.1.2.3", "2002:a01:203::1", "2001:0:a01:203::"] {

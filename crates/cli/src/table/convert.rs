@@ -64,6 +64,9 @@ pub(crate) struct ConvertArgs {
 enum Target {
     /// Lines of PREFIX LABEL
     Text,
+    /// Lines of ADDRESS LENGTH AS, as CAIDA's
+    #[value(name = "pfx2as")]
+    Pfx2as,
     /// JSON, as `ip -j route` prints it
     IpRoute,
     /// Lines of TIME a PREFIX NEXTHOP
@@ -90,6 +93,7 @@ impl From<Target> for Format {
     fn from(target: Target) -> Self {
         match target {
             Target::Text => Self::Table,
+            Target::Pfx2as => Self::Pfx2as,
             Target::IpRoute => Self::IpRoute,
             Target::Updates => Self::UpdateText,
             Target::Bgpdump => Self::Bgpdump,
@@ -125,15 +129,19 @@ pub(crate) fn convert(args: &ConvertArgs) -> anyhow::Result<ExitCode> {
         record_key: args.record_key.clone(),
         database_type: args.database_type.clone(),
     };
+    let has_only_origins = args.origin || args.to == Target::Pfx2as;
     let options = Options {
         partial: args.partial,
-        origin: args.origin || args.to.has_origin(),
+        origin: has_only_origins || args.to.has_origin(),
         ..Options::default()
     };
     let families = [!args.only_v6, !args.only_v4];
     let mut table = Tables::load_families(&args.files, &options, families)?.into_routing_table();
-    if args.origin && !args.to.has_origin() {
+    if has_only_origins && !args.to.has_origin() {
         keep_origins(&mut table);
+    }
+    if args.to == Target::Pfx2as {
+        leave_out_others(&mut table);
     }
     let mut bytes = Vec::new();
     progress::during(&format!("converting to {format}"), || {
@@ -185,6 +193,19 @@ fn keep_origins(table: &mut RoutingTable) {
         *label = origins[label.0 as usize];
     }
     table.labels = labels;
+}
+
+/// Leaves out the routes without an origin, such as those whose path ends with a set, and warns.
+fn leave_out_others(table: &mut RoutingTable) {
+    let routes = table.v4.len() + table.v6.len();
+    table.v4.retain(|&(_, label)| !table.labels.get(label).is_empty());
+    table.v6.retain(|&(_, label)| !table.labels.get(label).is_empty());
+    let others = routes - table.v4.len() - table.v6.len();
+    if others > 0 {
+        eprintln!(
+            "fingerpost: warning: {others} of {routes} routes have no AS that originated them and are left out"
+        );
+    }
 }
 
 /// Returns the time of the arguments, of the environment, or of the clock.

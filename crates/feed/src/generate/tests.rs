@@ -153,7 +153,7 @@ fn built_in_models_equal_measured_data() {
 /// The digest of a table that must never change.
 fn digest(table: &RoutingTable) -> u64 {
     let mut text = Vec::new();
-    write(&table, Format::Table, &WriteOptions::default(), &mut text).unwrap();
+    write(table, Format::Table, &WriteOptions::default(), &mut text).unwrap();
     fnv1a(text)
 }
 

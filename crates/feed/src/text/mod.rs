@@ -6,6 +6,7 @@
 //! | `bgpdump` | `bgpdump -m`    | `TABLE_DUMP2\|1785420000\|B\|192.0.2.1\|64500\|1.0.0.0/24\|…` |
 //! | `changes` | text updates    | `1418774413 a 1.0.0.0/24 192.0.2.1` |
 //! | `iproute` | `ip -j route`   | (JSON, not lines) |
+//! | `pfx2as`  | CAIDA's origins | `1.0.0.0\t24\t13335` |
 //! | `scan`    | the fields and prefixes of all of these | |
 //!
 //! A file may have both families. Lines end with LF or CR LF. The last line of a complete file may
@@ -15,6 +16,7 @@
 pub(crate) mod bgpdump;
 pub(crate) mod changes;
 pub(crate) mod iproute;
+pub(crate) mod pfx2as;
 pub(crate) mod scan;
 pub(crate) mod table;
 
