@@ -66,6 +66,7 @@ pub use load::{load, read};
 pub use options::{Compression, Format, Options, WriteOptions};
 pub use prefix::AnyPrefix;
 pub use routing_table::{Report, RoutingTable};
+pub use text::scan::prefix as parse_prefix;
 pub use updates::{Update, UpdateStream, read_updates, updates};
 pub use write::write;
 

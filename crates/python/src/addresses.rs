@@ -6,24 +6,36 @@ use numpy::{
     PyArrayDescrMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::key;
 
 /// The number of addresses that are converted at a time.
 const BATCH: usize = 128;
 
+/// The number of texts that are read at a time: their bytes fit a first-level cache.
+const TEXTS: usize = 1024;
+
 /// Addresses to be looked up.
 pub(crate) enum Addresses<'py> {
     /// IPv4, as numbers.
     Numbers(PyReadonlyArray1<'py, u32>),
-    /// Both families: the address, and its place.
-    Mixed { v4: Vec<u32>, v4_places: Vec<usize>, v6: Vec<u128>, v6_places: Vec<usize> },
+    Mixed(Mixed),
     /// IPv4 in network order, rows of 4 bytes.
     Rows4(PyReadonlyArray2<'py, u8>),
     /// IPv6 in network order, rows of 16 bytes.
     Rows16(PyReadonlyArray2<'py, u8>),
+}
+
+/// Addresses of both families, and the place of each.
+#[derive(Default)]
+pub(crate) struct Mixed {
+    v4: Vec<u32>,
+    v4_places: Vec<usize>,
+    v6: Vec<u128>,
+    v6_places: Vec<usize>,
 }
 
 /// The same as slices, which a thread may read that is detached from the interpreter.
@@ -31,7 +43,7 @@ pub(crate) enum Slices<'a> {
     Numbers(&'a [u32]),
     Rows4(&'a [[u8; 4]]),
     Rows16(&'a [[u8; 16]]),
-    Mixed { v4: &'a [u32], v4_places: &'a [usize], v6: &'a [u128], v6_places: &'a [usize] },
+    Mixed(&'a Mixed),
 }
 
 impl<'py> Addresses<'py> {
@@ -70,7 +82,7 @@ impl<'py> Addresses<'py> {
         match self {
             Self::Numbers(array) => array.as_array().len(),
             Self::Rows4(array) | Self::Rows16(array) => array.as_array().nrows(),
-            Self::Mixed { v4, v6, .. } => v4.len() + v6.len(),
+            Self::Mixed(mixed) => mixed.len(),
         }
     }
 
@@ -80,9 +92,7 @@ impl<'py> Addresses<'py> {
             Self::Numbers(array) => Slices::Numbers(array.as_slice()?),
             Self::Rows4(array) => Slices::Rows4(array.as_slice()?.as_chunks().0),
             Self::Rows16(array) => Slices::Rows16(array.as_slice()?.as_chunks().0),
-            Self::Mixed { v4, v4_places, v6, v6_places } => {
-                Slices::Mixed { v4, v4_places, v6, v6_places }
-            }
+            Self::Mixed(mixed) => Slices::Mixed(mixed),
         })
     }
 
@@ -91,26 +101,74 @@ impl<'py> Addresses<'py> {
         if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
             return Err(PyTypeError::new_err("expected a sequence of addresses, not a single one"));
         }
-        let (mut v4, mut v4_places) = (Vec::new(), Vec::new());
-        let (mut v6, mut v6_places) = (Vec::new(), Vec::new());
-        for (place, address) in object.try_iter()?.enumerate() {
+        let items = list(object)?;
+        if let Some(mixed) = Mixed::from_texts(&items)? {
+            return Ok(Self::Mixed(mixed));
+        }
+        let mut mixed = Mixed::default();
+        for (place, address) in items.try_iter()?.enumerate() {
             let address = address?;
-            match key::parse(&address).map_err(|error| at(place, &address, &error))? {
-                AnyPrefix::V4(prefix) if prefix.len() == u32::BITS => {
-                    v4.push(prefix.addr());
-                    v4_places.push(place);
-                }
-                AnyPrefix::V6(prefix) if prefix.len() == u128::BITS => {
-                    v6.push(prefix.addr());
-                    v6_places.push(place);
-                }
-                prefix => {
-                    let message = format!("item {place}: {prefix} is a prefix, not an address");
-                    return Err(PyValueError::new_err(message));
-                }
+            let prefix = key::parse(&address).map_err(|error| at(place, &address, &error))?;
+            if !mixed.push(place, prefix) {
+                let message = format!("item {place}: {prefix} is a prefix, not an address");
+                return Err(PyValueError::new_err(message));
             }
         }
-        Ok(Self::Mixed { v4, v4_places, v6, v6_places })
+        Ok(Self::Mixed(mixed))
+    }
+}
+
+impl Mixed {
+    /// Reads a list of texts, many at a time, because calls of Python take longer than the rest. Returns `None` if an
+    /// item is no text or no address.
+    fn from_texts(items: &Bound<'_, PyList>) -> PyResult<Option<Self>> {
+        let py = items.py();
+        let count = items.len();
+        let mut mixed = Self {
+            v4: Vec::with_capacity(count),
+            v4_places: Vec::with_capacity(count),
+            ..Self::default()
+        };
+        for begin in (0..count).step_by(TEXTS) {
+            let end = count.min(begin + TEXTS);
+            let part = items.get_slice(begin, end);
+            let Ok(joined) = intern!(py, "\n").call_method1(intern!(py, "join"), (part,)) else {
+                return Ok(None);
+            };
+            let Ok(bytes) = joined.cast::<PyString>()?.encode_utf8() else { return Ok(None) };
+            let texts = bytes.as_bytes().split(|&byte| byte == b'\n');
+            for (place, text) in (begin..).zip(texts) {
+                let address = feed::parse_prefix(text, true).ok();
+                if !address.is_some_and(|address| mixed.push(place, address)) {
+                    return Ok(None);
+                }
+            }
+            // A text with a line feed would be two items.
+            if mixed.len() != end {
+                return Ok(None);
+            }
+        }
+        Ok(Some(mixed))
+    }
+
+    /// Adds an address; returns `false` for a prefix of several.
+    fn push(&mut self, place: usize, address: AnyPrefix) -> bool {
+        match address {
+            AnyPrefix::V4(prefix) if prefix.len() == u32::BITS => {
+                self.v4.push(prefix.addr());
+                self.v4_places.push(place);
+            }
+            AnyPrefix::V6(prefix) if prefix.len() == u128::BITS => {
+                self.v6.push(prefix.addr());
+                self.v6_places.push(place);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
     }
 }
 
@@ -121,9 +179,9 @@ impl Slices<'_> {
             Self::Numbers(addresses) => fib4.lookup_batch(addresses, hops),
             Self::Rows4(rows) => convert(fib4, rows, hops, |row| u32::from_be_bytes(*row)),
             Self::Rows16(rows) => convert(fib6, rows, hops, |row| u128::from_be_bytes(*row)),
-            Self::Mixed { v4, v4_places, v6, v6_places } => {
-                scatter(fib4, v4, v4_places, hops);
-                scatter(fib6, v6, v6_places, hops);
+            Self::Mixed(mixed) => {
+                scatter(fib4, &mixed.v4, &mixed.v4_places, hops);
+                scatter(fib6, &mixed.v6, &mixed.v6_places, hops);
             }
         }
     }
@@ -157,6 +215,19 @@ fn scatter<A: Family>(fib: &Fib<A>, addresses: &[A], places: &[usize], hops: &mu
 fn is_array(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let module = object.get_type().module()?;
     Ok(module == "numpy" && object.hasattr("__array_interface__")? && object.hasattr("dtype")?)
+}
+
+/// Returns the items of an array as Python's own objects, and those of another iterable as they are.
+fn list<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    if let Ok(list) = object.cast_exact::<PyList>() {
+        return Ok(list.clone());
+    }
+    if is_array(object)? {
+        return Ok(object.call_method0(intern!(object.py(), "tolist"))?.cast_into()?);
+    }
+    let list = PyList::empty(object.py());
+    list.call_method1(intern!(object.py(), "extend"), (object,))?;
+    Ok(list)
 }
 
 /// Returns an array in the machine's byte order whose items are adjacent: itself if it is one.

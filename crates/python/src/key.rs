@@ -14,7 +14,8 @@ use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
 pub(crate) fn parse(object: &Bound<'_, PyAny>) -> PyResult<AnyPrefix> {
     if let Ok(text) = object.cast::<PyString>() {
         let text = text.to_cow()?;
-        return parse_text(&text).ok_or_else(|| invalid(format_args!("{text:?}")));
+        return feed::parse_prefix(text.as_bytes(), true)
+            .map_err(|_| invalid(format_args!("{text:?}")));
     }
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return from_bytes(bytes.as_bytes()).map(host).ok_or_else(|| invalid(object));
@@ -26,6 +27,10 @@ pub(crate) fn parse(object: &Bound<'_, PyAny>) -> PyResult<AnyPrefix> {
         && let Ok((address, length)) = pair.extract()
     {
         return with_length(&address, length);
+    }
+    // Integers of NumPy.
+    if object.hasattr(pyo3::intern!(object.py(), "__index__"))? {
+        return from_number(object).map(host).ok_or_else(|| invalid(object));
     }
     parse_ipaddress(object)?.ok_or_else(|| {
         let found = object.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
@@ -65,19 +70,6 @@ fn invalid(object: impl Display) -> PyErr {
     PyValueError::new_err(format!(
         "{object} is no address or prefix: expected for example '192.0.2.0/24' or '2001:db8::1'"
     ))
-}
-
-fn parse_text(text: &str) -> Option<AnyPrefix> {
-    let Some((address, length)) = text.split_once('/') else {
-        return text.parse().ok().map(host);
-    };
-    // `parse` accepts a sign.
-    let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
-    let length = length.parse().ok().filter(|_| is_number)?;
-    match address.parse().ok().map(host)? {
-        AnyPrefix::V4(prefix) => cut(prefix, length).map(AnyPrefix::V4),
-        AnyPrefix::V6(prefix) => cut(prefix, length).map(AnyPrefix::V6),
-    }
 }
 
 fn cut<A: Addr>(prefix: Prefix<A>, length: u32) -> Option<Prefix<A>> {

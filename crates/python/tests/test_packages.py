@@ -183,11 +183,13 @@ class Arrays(unittest.TestCase):
             "list of texts": texts,
             "array of texts": numpy.array(texts),
             "array of objects": numpy.array(texts, dtype=object),
+            "single integers of NumPy": list(self.numbers),
             "generator": (int(number) for number in self.numbers),
         }
         for name, addresses in forms.items():
             self.assertEqual(self.translate(self.table.lookup_many(addresses)), four, name)
         self.assertEqual(self.table.lookup_values(self.numbers), four)
+        self.assertEqual([self.table.get(number) for number in self.numbers], four)
 
     def test_rows_of_16_bytes_are_addresses_of_ipv6(self):
         addresses = [ipaddress.ip_network(key).network_address for key in self.table if ":" in key]

@@ -96,6 +96,11 @@ class AgainstAScan(unittest.TestCase):
         hosts = [ipaddress.ip_network(address) for address in addresses]
         expected = [(scan.covering(host) or [(None, None)])[-1][1] for host in hosts]
         self.assertEqual(table.lookup_values(addresses), expected)
+        texts = [str(address) for address in map(ipaddress.ip_address, addresses)]
+        self.assertEqual(table.lookup_values(texts), expected)
+        self.assertEqual(table.lookup_values(tuple(texts)), expected)
+        self.assertEqual(table.lookup_values(iter(texts)), expected)
+        self.assertEqual(table.lookup_values([*texts, *addresses]), expected * 2)
         self.assertEqual([table.get(address) for address in addresses], expected)
 
 
@@ -134,6 +139,9 @@ class Arguments(unittest.TestCase):
             self.assertRaises(ValueError, Table, bits)
         with self.assertRaisesRegex(ValueError, "item 1: .*foo"):
             table.lookup_values(["10.0.0.1", "foo"])
+        for text in ["10.0.0.1\n10.0.0.2", "10.0.0.1\n", "\ud800"]:
+            with self.assertRaisesRegex(ValueError, "item 1: "):
+                table.lookup_values(["10.0.0.1", text, "::1"])
         with self.assertRaisesRegex(ValueError, "item 0: 10.0.0.0/8 is a prefix"):
             table.lookup_values(["10.0.0.0/8"])
         self.assertRaises(TypeError, table.lookup_values, "10.0.0.1")

@@ -70,8 +70,12 @@ pub(crate) fn number(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Reads `ADDRESS/LENGTH` or `ADDRESS` of either family.
-pub(crate) fn prefix(text: &[u8], truncate: bool) -> Result<AnyPrefix, String> {
+/// Reads `ADDRESS/LENGTH` or `ADDRESS` of either family; with `truncate`, bits beyond the length are cleared.
+///
+/// # Errors
+///
+/// The reason, with the text and, for host bits, the prefix that was probably meant.
+pub fn prefix(text: &[u8], truncate: bool) -> Result<AnyPrefix, String> {
     let fast = match v4(text) {
         Some((addr, len)) => Prefix::new(addr, len).ok().map(AnyPrefix::V4),
         None => v6(text).and_then(|(addr, len)| Prefix::new(addr, len).ok().map(AnyPrefix::V6)),
