@@ -312,6 +312,8 @@ fn record_key_and_metadata_are_those_of_the_options() {
     let record = |value| Some(BTreeMap::from([("autonomous_system_number".into(), value)]));
     assert_eq!(find("10.0.0.1"), record(json!(64500)));
     assert_eq!(find("1::"), record(json!("west")));
+    let key = b"autonomous_system_number";
+    assert_eq!(bytes.windows(key.len()).filter(|window| window == key).count(), 1);
     assert_eq!(reader.metadata().database_type, "GeoLite2-ASN");
     assert_eq!(reader.metadata().build_epoch, TIME);
     assert_eq!((reader.metadata().ip_version, reader.metadata().record_size), (6, 24));
@@ -327,6 +329,20 @@ fn equal_parts_of_records_are_stored_once() {
     let bytes = written(&table, Format::Mmdb);
     assert!(bytes.len() < 6000, "{} bytes", bytes.len());
     compare(&table, &bytes, |label| serde_json::from_str(label).unwrap());
+}
+
+/// A record that is a part of another one stands on its own: MaxMind's reader for Go verifies that the tree leads to
+/// whole records only.
+#[test]
+fn equal_part_of_another_record_is_a_record() {
+    let table = parse(
+        "10.0.0.0/9 {\"name\":\"long enough\",\"list\":[1,2,3,4]}\n\
+         10.128.0.0/9 \"long enough\"\n11.0.0.0/9 [1,2,3,4]\n11.128.0.0/9 {\"list\":[1,2,3,4]}\n",
+    );
+    let bytes = written(&table, Format::Mmdb);
+    assert!(compare(&table, &bytes, |label| serde_json::from_str(label).unwrap()) >= 8);
+    let text = b"long enough";
+    assert_eq!(bytes.windows(text.len()).filter(|window| window == text).count(), 2);
 }
 
 #[test]

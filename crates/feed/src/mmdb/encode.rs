@@ -50,6 +50,8 @@ pub(super) struct Records<'t> {
     bytes: Vec<u8>,
     /// The values that may occur again, by their JSON, and where they stand.
     shared: HashMap<&'t str, u32>,
+    /// Where the key of all records stands.
+    key: Option<u32>,
 }
 
 /// The members of a JSON object, in its order.
@@ -94,10 +96,6 @@ impl<'t> Records<'t> {
     ///
     /// A label without text is an empty map, for a prefix that is in the table without more.
     pub(super) fn label(&mut self, key: Option<&str>, label: &'t str) -> Result<u32, String> {
-        let value = json(label);
-        if let (None, Some(&at)) = (key, value.and_then(|value| self.shared.get(value))) {
-            return Ok(at);
-        }
         let at = self.here()?;
         if label.is_empty() {
             self.control(Type::Map, 0)?;
@@ -105,13 +103,27 @@ impl<'t> Records<'t> {
         }
         if let Some(key) = key {
             self.control(Type::Map, 1)?;
-            self.text(key)?;
+            self.record_key(key)?;
         }
-        match value {
-            Some(value) => self.value(value, 1)?,
-            None => self.text(label)?,
+        match (json(label), key) {
+            (Some(value), Some(_)) => self.value(value, 2)?,
+            // Whole, though it may be a part of a former record: readers that verify a database want that.
+            (Some(value), None) => self.whole(value, 1)?,
+            (None, _) => self.text(label)?,
         }
         Ok(at)
+    }
+
+    /// Adds the key of all records, or a pointer to it.
+    fn record_key(&mut self, key: &str) -> Result<(), String> {
+        match self.key {
+            Some(at) => self.pointer(at),
+            None => {
+                self.key = Some(self.here()?);
+                self.text(key)?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the bytes of all records.
@@ -125,16 +137,22 @@ impl<'t> Records<'t> {
 
     /// Adds a JSON value, or a pointer to an equal one.
     fn value(&mut self, json: &'t str, depth: usize) -> Result<(), String> {
+        match self.shared.get(json) {
+            Some(&at) => self.pointer(at),
+            None => self.whole(json, depth)?,
+        }
+        Ok(())
+    }
+
+    /// Adds a JSON value, whose parts may be pointers.
+    fn whole(&mut self, json: &'t str, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
             return Err(format!("the record is nested more than {MAX_DEPTH} levels deep"));
         }
         let first = json.as_bytes()[0];
         if matches!(first, b'{' | b'[' | b'"') && json.len() >= MIN_SHARED_LEN {
-            if let Some(&at) = self.shared.get(json) {
-                self.pointer(at);
-                return Ok(());
-            }
-            self.shared.insert(json, self.here()?);
+            let here = self.here()?;
+            self.shared.entry(json).or_insert(here);
         }
         let error = |error: serde_json::Error| format!("the record is not JSON: {error}");
         match first {
