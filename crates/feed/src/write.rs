@@ -33,7 +33,7 @@ use crate::{mmdb, mrt, text};
 ///
 /// # Complexity
 ///
-/// One pass; for a MaxMind database, memory for the tree (24 bytes a node, some 1.3 nodes a prefix)
+/// One pass; for a MaxMind database, memory for the tree (16 bytes a node, some 1.6 nodes a prefix)
 /// and for the records.
 ///
 /// # Examples
