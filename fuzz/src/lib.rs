@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `engines_small` | `u8` and `u16`, every engine, every address compared |
 //! | `engines_wide` | `u32`, `u64` and `u128`, at borders and at addresses of the script |
+//! | `databases` | tables as MaxMind databases and as text, read again; damaged databases are refused or bounded |
 //! | `flowspec` | flow specifications of a BGP peer, at once and in pieces |
 //! | `fpm` | routes of FRR's protocol, in pieces and over two connections, with the mirrors |
 //! | `image` | images with changed bytes: each is refused, or saved again unchanged |
@@ -45,6 +46,7 @@ pub mod bundles;
 pub mod captures;
 pub mod configs;
 pub mod control;
+pub mod databases;
 pub mod decisions;
 pub mod engines;
 pub mod flowspec;

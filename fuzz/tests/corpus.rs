@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use fingerpost_fuzz::{
-    Bench, access_lists, bundles, captures, configs, control, decisions, flowspec, fpm, image, mrt,
-    netlink, packets, programs, state_files, text, tunnels,
+    Bench, access_lists, bundles, captures, configs, control, databases, decisions, flowspec, fpm,
+    image, mrt, netlink, packets, programs, state_files, text, tunnels,
 };
 
 /// Every input of a target, in order of name.
@@ -147,6 +147,13 @@ fn tally<T: Clone + Default + std::fmt::Debug>(target: &str, one: impl Fn(&[u8],
 fn packets() {
     let tally = tally("packets", packets::packets);
     assert!(tally.forwarded >= 8 && tally.ended >= 30 && tally.chains >= 5, "{tally:?}");
+}
+
+#[test]
+fn databases() {
+    let tally = tally("databases", databases::databases);
+    assert!(tally.written >= 20 && tally.refused >= 5, "{tally:?}");
+    assert!(tally.read >= 1 && tally.damaged >= 10, "{tally:?}");
 }
 
 #[test]

@@ -28,12 +28,13 @@ use crate::needs;
 use crate::step::Step;
 
 /// Each target and the longest input worth its time, in bytes.
-const TARGETS: [(&str, u32); 18] = [
+const TARGETS: [(&str, u32); 19] = [
     ("access_lists", 1024),
     ("bundles", 1024),
     ("captures", 1024),
     ("configs", 2048),
     ("control", 256),
+    ("databases", 512),
     ("decisions", 1024),
     ("engines_small", 256),
     ("engines_wide", 256),
