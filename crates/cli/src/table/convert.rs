@@ -8,6 +8,7 @@
 //! replaces the next hops by them. A file is replaced as a whole: an error leaves the old one.
 
 use std::io::{IsTerminal, Write};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -65,7 +66,6 @@ enum Target {
     /// Lines of PREFIX LABEL
     Text,
     /// Lines of ADDRESS LENGTH AS, as CAIDA's
-    #[value(name = "pfx2as")]
     Pfx2as,
     /// JSON, as `ip -j route` prints it
     IpRoute,
@@ -177,13 +177,13 @@ pub(crate) fn convert(args: &ConvertArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Leaves of `NEXTHOP ORIGIN` the origin, and nothing of a next hop alone.
+/// Replaces the labels of dumps by the origin, which stands behind the next hop, if there is one.
 fn keep_origins(table: &mut RoutingTable) {
     let mut labels = Labels::new();
-    let origin = |text: &str| match text.split_once(' ') {
-        Some((_, origin)) => origin.to_owned(),
-        None if text.parse::<std::net::IpAddr>().is_ok() => String::new(),
-        None => text.to_owned(),
+    let origin = |text: &str| {
+        let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+        // Blanks are in other labels, too: `dev eth0`, and the records of a MaxMind database.
+        if first.parse::<IpAddr>().is_ok() { rest.to_owned() } else { text.to_owned() }
     };
     let origins: Vec<_> =
         table.labels.iter().map(|(_, text)| labels.intern(&origin(text))).collect();
@@ -218,5 +218,30 @@ fn time(argument: Option<u64>) -> anyhow::Result<u64> {
             format!("SOURCE_DATE_EPOCH is {text:?}, not a number of seconds since 1970")
         }),
         Err(_) => Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::keep_origins;
+
+    #[test]
+    fn origins_replace_next_hops_and_leave_other_labels() {
+        let text =
+            "10.0.0.0/8 192.0.2.1\n10.1.0.0/16 64500\n10.2.0.0/16 {\"a b\":1}\n10.3.0.0/16\n";
+        let mut table = feed::read(text.as_bytes(), "x".as_ref(), &Default::default()).unwrap();
+        let others =
+            ["192.0.2.1 64501", "::1 64502", "dev eth0"].map(|text| table.labels.intern(text));
+        for label in others {
+            table.v6.push((fib::Prefix::ALL, label));
+        }
+        keep_origins(&mut table);
+        let labels = |routes: Vec<feed::Label>| -> Vec<String> {
+            routes.into_iter().map(|label| table.labels.get(label).to_owned()).collect()
+        };
+        let v4 = labels(table.v4.iter().map(|route| route.1).collect());
+        assert_eq!(v4, ["", "64500", "{\"a b\":1}", ""]);
+        let v6 = labels(table.v6.iter().map(|route| route.1).collect());
+        assert_eq!(v6, ["64501", "64502", "dev eth0"]);
     }
 }
