@@ -14,6 +14,8 @@
 //! FRR ────► fpm::Fpm ────────► Mirror ─┘
 //! ```
 //!
+//! [`write()`] writes a table in each format that is read.
+//!
 //! The text behind a prefix in a file, a next hop, an origin, a record or nothing, is opaque to this crate:
 //! a [`Label`], which is a small index into [`Labels`]. The control plane gives a label its meaning
 //! (an interface, a MAC address).

@@ -48,27 +48,12 @@ pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<RoutingTable, E
 /// As [`load`].
 pub fn read(reader: impl Read, name: &Path, options: &Options) -> Result<RoutingTable, Error> {
     let (mut source, format) = open(reader, name, options)?;
+    let truncate = options.truncate_host_bits;
     let (mut loaded, fault) = match format {
-        Format::Table => {
-            let mut routes = RouteList::new();
-            let fault = text::table::read(&mut source, options.truncate_host_bits, &mut routes);
-            (routes.into_table(), fault)
-        }
-        Format::Pfx2as => {
-            let mut routes = RouteList::new();
-            let fault = text::pfx2as::read(&mut source, options.truncate_host_bits, &mut routes);
-            (routes.into_table(), fault)
-        }
-        Format::IpRoute => {
-            let mut routes = RouteList::new();
-            let fault = text::iproute::read(&mut source, options.truncate_host_bits, &mut routes);
-            (routes.into_table(), fault)
-        }
-        Format::Mmdb => {
-            let mut routes = RouteList::new();
-            let fault = mmdb::read(&mut source, &mut routes);
-            (routes.into_table(), fault)
-        }
+        Format::Table => list(|routes| text::table::read(&mut source, truncate, routes)),
+        Format::Pfx2as => list(|routes| text::pfx2as::read(&mut source, truncate, routes)),
+        Format::IpRoute => list(|routes| text::iproute::read(&mut source, truncate, routes)),
+        Format::Mmdb => list(|routes| mmdb::read(&mut source, routes)),
         _ => {
             let mode = StreamMode::Replay(Box::default());
             let mut collector = RouteCollector::new(mode, options);
@@ -81,6 +66,15 @@ pub fn read(reader: impl Read, name: &Path, options: &Options) -> Result<Routing
     report.v4 = loaded.v4.len();
     report.v6 = loaded.v6.len();
     Ok(loaded)
+}
+
+/// Collects the routes of a reader that delivers each of them once or in an order of preference.
+fn list<P: Copy + Ord>(
+    read: impl FnOnce(&mut RouteList<P>) -> Result<(), Fault>,
+) -> (RoutingTable, Result<(), Fault>) {
+    let mut routes = RouteList::new();
+    let fault = read(&mut routes);
+    (routes.into_table(), fault)
 }
 
 /// Sets up the decompression and determines the format.

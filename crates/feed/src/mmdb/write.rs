@@ -167,6 +167,7 @@ fn metadata(
     Ok(map.into_bytes())
 }
 
+/// Returns the routes as those of a tree, each of which leads to the record of its label.
 fn routes<A: Addr>(from: &[(Prefix<A>, Label)]) -> Vec<(Prefix<A>, Target)> {
     from.iter().map(|&(prefix, label)| (prefix, Target::Record(label))).collect()
 }
@@ -194,10 +195,7 @@ fn records(
 
 /// Returns the error of a label with its first prefix.
 fn with_prefix(table: &RoutingTable, wrong: Label, what: String) -> WriteError {
-    let first = table.each_route(|prefix, label| match label == wrong {
-        true => Err(prefix),
-        false => Ok(()),
-    });
+    let first = table.each_route(|prefix, label| if label == wrong { Err(prefix) } else { Ok(()) });
     match first {
         Err(prefix) => WriteError::route(prefix, what),
         Ok(()) => WriteError::Table(what),

@@ -215,6 +215,7 @@ impl<'de> Visitor<'de> for Array<'_, '_> {
         }
     }
 }
+
 /// The types of routes that have no next hop (`rtnetlink(7)`).
 const TYPES: [&str; 9] = [
     "local",

@@ -53,7 +53,9 @@ pub(crate) fn read(
         let [address, length, origins] =
             fields(line).ok_or("the line has not three fields: an address, a length and an AS")?;
         text.clear();
-        text.extend([address, b"/", length].concat());
+        for part in [address, b"/", length] {
+            text.extend_from_slice(part);
+        }
         let prefix = scan::prefix(&text, truncate)?;
         let origins =
             core::str::from_utf8(origins).map_err(|_| "the AS is not UTF-8 text".to_owned())?;
