@@ -22,6 +22,7 @@ const TEXTS: usize = 1024;
 pub(crate) enum Addresses<'py> {
     /// IPv4, as numbers.
     Numbers(PyReadonlyArray1<'py, u32>),
+    /// Single objects.
     Mixed(Mixed),
     /// IPv4 in network order, rows of 4 bytes.
     Rows4(PyReadonlyArray2<'py, u8>),

@@ -29,8 +29,8 @@ pub(crate) fn parse(object: &Bound<'_, PyAny>) -> PyResult<AnyPrefix> {
         return with_length(&address, length);
     }
     // Integers of NumPy.
-    if object.hasattr(pyo3::intern!(object.py(), "__index__"))? {
-        return from_number(object).map(host).ok_or_else(|| invalid(object));
+    if let Ok(number) = object.call_method0(pyo3::intern!(object.py(), "__index__")) {
+        return from_number(&number).map(host).ok_or_else(|| invalid(object));
     }
     parse_ipaddress(object)?.ok_or_else(|| {
         let found = object.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());

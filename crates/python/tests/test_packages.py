@@ -190,6 +190,8 @@ class Arrays(unittest.TestCase):
             self.assertEqual(self.translate(self.table.lookup_many(addresses)), four, name)
         self.assertEqual(self.table.lookup_values(self.numbers), four)
         self.assertEqual([self.table.get(number) for number in self.numbers], four)
+        for other in [numpy.float64(1), self.numbers[:1], self.numbers]:
+            self.assertRaises(TypeError, self.table.get, other)
 
     def test_rows_of_16_bytes_are_addresses_of_ipv6(self):
         addresses = [ipaddress.ip_network(key).network_address for key in self.table if ":" in key]
