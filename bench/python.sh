@@ -18,6 +18,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 program=${FINGERPOST:-$here/target/release/fingerpost}
 data=${FINGERPOST_DATA:-$here/../shared/data}
 rounds=${ROUNDS:-5}
+[ -x "$program" ] || { echo "no program $program: cargo build --release -p fingerpost, or set FINGERPOST" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
