@@ -1,7 +1,7 @@
 //! Reads a table from a file or from any reader.
 //!
 //! ```text
-//! reader ─► Source ─► recognize ─┬─ text table, pfx2as, ip -j route, mmdb ─► RouteList ──┬─► RoutingTable
+//! reader ─► Source ─► recognize ─┬─ text table, pfx2as, Click, ip -j route, mmdb ─► RouteList ──┬─► RoutingTable
 //!           unpack               └─ MRT, bgpdump -m, updates ─► RouteCollector ──────────┘
 //! ```
 //!
@@ -52,6 +52,7 @@ pub fn read(reader: impl Read, name: &Path, options: &Options) -> Result<Routing
     let (mut loaded, fault) = match format {
         Format::Table => list(|routes| text::table::read(&mut source, truncate, routes)),
         Format::Pfx2as => list(|routes| text::pfx2as::read(&mut source, truncate, routes)),
+        Format::Click => list(|routes| text::click::read(&mut source, routes)),
         Format::IpRoute => list(|routes| text::iproute::read(&mut source, truncate, routes)),
         Format::Mmdb => list(|routes| mmdb::read(&mut source, routes)),
         _ => {
@@ -129,7 +130,7 @@ pub(crate) fn read_ranked(
         Format::Mrt => Some(mrt::read(source, collector)),
         Format::Bgpdump => Some(text::bgpdump::read(source, collector)),
         Format::UpdateText => Some(text::changes::read(source, collector)),
-        Format::Table | Format::Pfx2as | Format::IpRoute | Format::Mmdb => None,
+        Format::Table | Format::Pfx2as | Format::Click | Format::IpRoute | Format::Mmdb => None,
     }
 }
 
@@ -165,7 +166,11 @@ fn recognize(source: &mut Source<'_>) -> Result<Format, Fault> {
         Ok(Format::UpdateText)
     } else if text::pfx2as::is_line(line) {
         Ok(Format::Pfx2as)
-    } else if first.iter().all(|b| b.is_ascii_hexdigit() || b".:/+-".contains(b)) {
+    } else if text::click::begins(head) {
+        Ok(Format::Click)
+    } else if !line.starts_with(b"//")
+        && first.iter().all(|b| b.is_ascii_hexdigit() || b".:/+-".contains(b))
+    {
         // The prefix may be wrong: then the reader's error names the line.
         Ok(Format::Table)
     } else {

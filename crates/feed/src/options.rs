@@ -49,6 +49,8 @@ pub enum Format {
     Bgpdump,
     /// CAIDA's prefix-to-AS mappings: lines of `ADDRESS LENGTH AS`.
     Pfx2as,
+    /// A configuration of the Click modular router: the routes of its lookup elements.
+    Click,
     /// The output of `ip -j route` and `ip -j -6 route`.
     IpRoute,
     /// Lines of `UNIXTIME a|w PREFIX NEXTHOP`.
@@ -66,6 +68,7 @@ impl fmt::Display for Format {
             Self::Table => "text table",
             Self::Bgpdump => "bgpdump -m",
             Self::Pfx2as => "CAIDA pfx2as",
+            Self::Click => "Click configuration",
             Self::IpRoute => "ip -j route",
             Self::UpdateText => "text updates",
             Self::Mrt => "MRT",

@@ -3,6 +3,7 @@
 //! ```text
 //! RoutingTable ─► write ─┬─ text table, ip -j route, text updates: the label as it is
 //!                        ├─ bgpdump -m, MRT, pfx2as: the label's next hop and origin (`bgp_label.rs`)
+//!                        ├─ Click configuration: the label as a gateway or an output
 //!                        └─ MaxMind database: the label as a record
 //! ```
 //!
@@ -22,6 +23,7 @@ use crate::{mmdb, mrt, text};
 /// |---|---|---|
 /// | text table | all | the label; one with blanks outside of JSON, or with a comment's sign at its beginning, as a JSON string |
 /// | CAIDA pfx2as | an AS number, several, either behind a next hop | the AS numbers |
+/// | Click configuration | a gateway of the route's family, an output's number below 65,536 | the label |
 /// | `ip -j route` | addresses, `dev NAME`, several of both with commas between, types of routes such as `blackhole` | the label |
 /// | text updates | all but the empty one | the label, as in a text table |
 /// | `bgpdump -m`, MRT | an address, an AS number, both with a blank between, several AS numbers (`{64500,64501}`, `64500_64501`), nothing | the next hop, `0.0.0.0` or `::` if there is none |
@@ -61,6 +63,7 @@ pub fn write(
     match format {
         Format::Table => text::table::write(table, out).map_err(WriteError::Io),
         Format::Pfx2as => text::pfx2as::write(table, out),
+        Format::Click => text::click::write(table, out),
         Format::IpRoute => text::iproute::write(table, out),
         Format::UpdateText => text::changes::write(table, options.time, out),
         Format::Bgpdump => text::bgpdump::write(table, options.time, out),

@@ -75,6 +75,53 @@ fn prefix_to_as_mappings_are_recognized_by_their_first_line() {
 }
 
 #[test]
+fn routes_of_click_configurations_are_read_as_click_reads_them() {
+    let table = good(
+        "// the DXR page's form; (no routes here)\nrequire(library x, y)\n\
+         ControlSocket(TCP, 1234);\nAddressInfo(r 10.9.9.9/8);\n\
+         rt\t:: DXRIPLookup( 1.0.0.0/24 192.0.2.1 0, /* 9.9.9.9/32 1,\n 8/8 1, */ 18.26/16 -  3,\n\
+         10.1.2.3/255.255.0.0\n192.0.2.2 1, 0/0 4, // end\n 1.0.0.0/24 192.0.2.9 7, 192.0.2.77 0,);\n\
+         Print(\"a :: RadixIPLookup(5/8 1)\", 5/8 1) -> q :: Queue(1) -> LookupIP6Route(\n\
+         2001:db8::/32 fe80::9 0, 2001:db8::/32 fe80::1 0,::/0 ::0 1) -> Discard; rt[0] -> r; // )",
+    );
+    assert_eq!(table.report.format, Some(Format::Click));
+    let right = [
+        "0.0.0.0/0 4",
+        "1.0.0.0/24 192.0.2.1",
+        "10.1.0.0/16 192.0.2.2",
+        "18.26.0.0/16 3",
+        "192.0.2.77/32 0",
+        "::/0 1",
+        "2001:db8::/32 fe80::1",
+    ];
+    assert_eq!(named(&table), right);
+    assert_eq!((table.report.entries, table.report.duplicates), (9, 2));
+    // Neither a word that ends so, nor a comment of a text table, is an element.
+    assert_eq!(named(&good("# RadixIPLookup(\n10.0.0.0/8 a\n")), ["10.0.0.0/8 a"]);
+    assert_eq!(named(&good("a :: StaticIPLookup();")), [""; 0]);
+    for (line, part) in [
+        ("10.0.0.0/8 192.0.2.1 west", "\"west\" is no number of an output"),
+        ("10.0.0.0/8 192.0.2.1 -1", "is no number"),
+        ("10.0.0.0/8 gate 1", "\"gate\" is no gateway"),
+        ("10.0.0.0/8", "PREFIX [GATEWAY] OUTPUT"),
+        ("10.0.0.0/8 192.0.2.1 1 2", "PREFIX [GATEWAY] OUTPUT"),
+        ("10.0.0.0/33 1", "10.0.0.0/33"),
+        ("10.0.0.0/255.0.255.0 1", "255.0.255.0"),
+        ("1.2.3.4.5/8 1", "1.2.3.4.5"),
+        ("1.0.0.0/8 1); b :: LinearIPLookup(2.0.0.0/8 1", "`rt` and `b` both have routes"),
+        ("1.0.0.0/8 1); c :: Idle)(", "\")\" without \"(\""),
+    ] {
+        let error = bad(&format!("rt :: RadixIPLookup(\n9.0.0.0/8 1,\n{line});\n"));
+        assert!(error.contains("line 3") && error.contains(part), "{error}");
+    }
+    let error = bad("rt :: RadixIPLookup(\n9.0.0.0/8 1,\n10.0.0.0/8 19");
+    assert!(
+        error.contains("line 3") && error.contains("ends within the routes of `rt`"),
+        "{error}"
+    );
+}
+
+#[test]
 fn invalid_line_error_names_line_and_remedy() {
     let error = bad("10.0.0.0/8 a\n10.1.2.3/8 b\n");
     for part in ["small.txt", "line 2", "10.1.2.3/8 b", "did you mean 10.0.0.0/8?"] {

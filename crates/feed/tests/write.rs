@@ -110,6 +110,22 @@ fn origins_are_kept_where_the_format_has_a_path() {
 }
 
 #[test]
+fn click_configuration_connects_every_output() {
+    let table = parse(
+        "0.0.0.0/0 2\n10.0.0.0/8 192.0.2.1\n10.1.2.3 192.0.2.2\n::/0 0\n2001:db8::/32 fe80::1\n",
+    );
+    let found = rewrite(&table, Format::Click, &Options::default());
+    assert_eq!(lines(&found), lines(&table));
+    let text = String::from_utf8(written(&table, Format::Click)).unwrap();
+    let right = "rt :: RadixIPLookup(\n    0.0.0.0/0 2,\n    10.0.0.0/8 192.0.2.1 0,\n    10.1.2.3/32 192.0.2.2 0);\n\
+                 Idle -> rt;\nrt[0] -> Discard;\nrt[1] -> Discard;\nrt[2] -> Discard;\n\
+                 rt6 :: LookupIP6Route(\n    ::/0 0,\n    2001:db8::/32 fe80::1 0);\n\
+                 Idle -> rt6;\nrt6[0] -> Discard;\n";
+    assert_eq!(text, right);
+    assert!(written(&parse(""), Format::Click).is_empty());
+}
+
+#[test]
 fn another_parser_reads_the_same_routes_of_an_mrt_file() {
     let table = parse("10.0.0.0/8 192.0.2.1\n10.1.0.0/17 192.0.2.2\n2001:db8::/33 fe80::1\n");
     let bytes = written(&table, Format::Mrt);
@@ -136,6 +152,9 @@ fn label_without_a_place_in_the_format_is_an_error_that_names_the_prefix() {
         ("10.0.0.0/8 192.0.2.1\n10.1.0.0/16 west\n", Format::IpRoute),
         ("10.0.0.0/8 192.0.2.1\n10.1.0.0/16\n", Format::UpdateText),
         ("10.0.0.0/8 64500\n10.1.0.0/16 192.0.2.1\n", Format::Pfx2as),
+        ("10.0.0.0/8 192.0.2.1\n10.1.0.0/16 fe80::1\n", Format::Click),
+        ("10.0.0.0/8 64500\n10.1.0.0/16 65536\n", Format::Click),
+        ("10.0.0.0/8 64500\n10.1.0.0/16 0.0.0.0\n", Format::Click),
         ("10.0.0.0/8 192.0.2.1\n10.1.0.0/16 -99999999999\n", Format::Mmdb),
     ] {
         let mut bytes = Vec::new();

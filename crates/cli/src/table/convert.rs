@@ -67,6 +67,8 @@ enum Target {
     Text,
     /// Lines of ADDRESS LENGTH AS, as CAIDA's
     Pfx2as,
+    /// Configuration of the Click modular router
+    Click,
     /// JSON, as `ip -j route` prints it
     IpRoute,
     /// Lines of TIME a PREFIX NEXTHOP
@@ -94,6 +96,7 @@ impl From<Target> for Format {
         match target {
             Target::Text => Self::Table,
             Target::Pfx2as => Self::Pfx2as,
+            Target::Click => Self::Click,
             Target::IpRoute => Self::IpRoute,
             Target::Updates => Self::UpdateText,
             Target::Bgpdump => Self::Bgpdump,

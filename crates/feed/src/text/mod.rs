@@ -5,6 +5,7 @@
 //! | `table`   | text table      | `1.0.0.0/24 192.0.2.1` |
 //! | `bgpdump` | `bgpdump -m`    | `TABLE_DUMP2\|1785420000\|B\|192.0.2.1\|64500\|1.0.0.0/24\|…` |
 //! | `changes` | text updates    | `1418774413 a 1.0.0.0/24 192.0.2.1` |
+//! | `click`   | Click configuration | `rt :: RadixIPLookup(1.0.0.0/24 192.0.2.1 0);` |
 //! | `iproute` | `ip -j route`   | (JSON, not lines) |
 //! | `pfx2as`  | CAIDA's origins | `1.0.0.0\t24\t13335` |
 //! | `scan`    | the fields and prefixes of all of these | |
@@ -15,6 +16,7 @@
 
 pub(crate) mod bgpdump;
 pub(crate) mod changes;
+pub(crate) mod click;
 pub(crate) mod iproute;
 pub(crate) mod pfx2as;
 pub(crate) mod scan;
