@@ -77,7 +77,7 @@ pub(crate) fn read(source: &mut Source<'_>, routes: &mut RouteList<u64>) -> Resu
     }
 }
 
-/// What has been read of a configuration.
+/// The state of the scan.
 #[derive(Default)]
 struct Scanner {
     is_comment: bool,
