@@ -278,7 +278,8 @@ const char *fp_labels_text(const struct fp_labels *labels,
 void fp_labels_free(struct fp_labels *labels);
 
 // Adds the routes of a file, from the next commit on: an MRT dump or stream of updates (RFC 6396), lines of
-// "PREFIX LABEL", `bgpdump -m`, `ip -j route`, a Click configuration, or a MaxMind database; gzip, bzip2, or neither. The table's labels must be numbers.
+// "PREFIX LABEL", `bgpdump -m`, `ip -j route`, a Click configuration, or a MaxMind database; gzip, bzip2, or
+// neither. The table's labels must be numbers.
 // Those of the file are 1 to fp_labels_count, by their number of routes, the most frequent one first; their
 // texts are stored in `labels`, unless that is NULL, to be freed by fp_labels_free. With `partial` the routes
 // before damage are added, else none of a damaged file.

@@ -1,8 +1,8 @@
 //! Reads a table from a file or from any reader.
 //!
 //! ```text
-//! reader ─► Source ─► recognize ─┬─ text table, pfx2as, Click, ip -j route, mmdb ─► RouteList ──┬─► RoutingTable
-//!           unpack               └─ MRT, bgpdump -m, updates ─► RouteCollector ──────────┘
+//! reader ─► Source ─► recognize ─┬─ text table, pfx2as, Click, ip -j route, mmdb ─► RouteList ─┬─► RoutingTable
+//!           unpack               └─ MRT, bgpdump -m, updates ─► RouteCollector ────────────────┘
 //! ```
 //!
 //! [`load`] opens a file, [`read`] takes any reader (a pipe, a slice). The format is recognized by

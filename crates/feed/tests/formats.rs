@@ -96,13 +96,15 @@ fn routes_of_click_configurations_are_read_as_click_reads_them() {
     ];
     assert_eq!(named(&table), right);
     assert_eq!((table.report.entries, table.report.duplicates), (9, 2));
-    // Neither a word that ends so, nor a comment of a text table, is an element.
+    // A comment of a text table is no element, and an element may have no routes.
     assert_eq!(named(&good("# RadixIPLookup(\n10.0.0.0/8 a\n")), ["10.0.0.0/8 a"]);
     assert_eq!(named(&good("a :: StaticIPLookup();")), [""; 0]);
     for (line, part) in [
         ("10.0.0.0/8 192.0.2.1 west", "\"west\" is no number of an output"),
         ("10.0.0.0/8 192.0.2.1 -1", "is no number"),
         ("10.0.0.0/8 gate 1", "\"gate\" is no gateway"),
+        ("10.0.0.0/8 fe80::1 1", "\"fe80::1\" is no gateway"),
+        ("2001:db8::/32 192.0.2.1 1", "\"192.0.2.1\" is no gateway"),
         ("10.0.0.0/8", "PREFIX [GATEWAY] OUTPUT"),
         ("10.0.0.0/8 192.0.2.1 1 2", "PREFIX [GATEWAY] OUTPUT"),
         ("10.0.0.0/33 1", "10.0.0.0/33"),

@@ -123,6 +123,12 @@ fn click_configuration_connects_every_output() {
                  Idle -> rt6;\nrt6[0] -> Discard;\n";
     assert_eq!(text, right);
     assert!(written(&parse(""), Format::Click).is_empty());
+    // RadixIPLookup has at most 255 next hops.
+    for (next_hops, class) in [(255, "RadixIPLookup"), (256, "DirectIPLookup")] {
+        let routes: String = (0..next_hops).map(|n| format!("10.{n}.0.0/16 {n}\n")).collect();
+        let text = String::from_utf8(written(&parse(&routes), Format::Click)).unwrap();
+        assert!(text.starts_with(&format!("rt :: {class}(\n")), "{next_hops}");
+    }
 }
 
 #[test]

@@ -130,7 +130,8 @@ impl Table {
     }
 
     /// Reads a table from a file: an MRT dump or stream of updates, lines of "PREFIX VALUE" (RouteViews origins, pyasn's
-    /// files, lists of prefixes), `bgpdump -m`, `ip -j route`, a Click configuration, or a MaxMind database; gzip, bzip2, or neither.
+    /// files, lists of prefixes), `bgpdump -m`, `ip -j route`, a Click configuration, or a MaxMind database; gzip, bzip2, or
+    /// neither.
     ///
     /// A value is made of each label once, by `value` (such as `int`); by default the label is the value, as text, and in a
     /// MaxMind database the record. With `partial`, the routes before damage are returned; else damage is an error.

@@ -10,8 +10,7 @@
 //! The elements are those whose class ends with `IPLookup` or `IP6Lookup`, as all do that have the interface of Click's
 //! `IPRouteTable`, and `LookupIP6Route`. A route's label is its gateway, or its output if it has none. As in Click, a
 //! length may be a netmask, bits beyond the length are cleared, and of several routes of a prefix the first applies for
-//! IPv4, the last for IPv6.
-//! Two elements of one file may not both have routes of a family: which of the tables is meant is unknown.
+//! IPv4, the last for IPv6. Only one element of a file may have routes of a family: a file is one table.
 //!
 //! States: outside of an element's parentheses the scanner looks for a class; within them it collects arguments, which
 //! end at commas. Comments (`//`, `/* */`) and quoted strings are passed over in both.
@@ -29,6 +28,9 @@ use crate::text::{each_line, scan};
 /// The most outputs of an element that is written: each needs a line of its own.
 const MAX_OUTPUTS: u32 = 1 << 16;
 
+/// The most next hops of Click's `RadixIPLookup`, which ends the program if there are more.
+const MAX_RADIX_NEXT_HOPS: usize = 255;
+
 /// Returns whether a configuration with routes begins here.
 pub(crate) fn begins(head: &[u8]) -> bool {
     let mut scanner = Scanner::default();
@@ -43,18 +45,16 @@ pub(crate) fn begins(head: &[u8]) -> bool {
 /// Reads all routes.
 pub(crate) fn read(source: &mut Source<'_>, routes: &mut RouteList<u64>) -> Result<(), Fault> {
     let mut scanner = Scanner::default();
-    // The names of the elements with routes of IPv4 and of IPv6.
+    // The names of the elements with routes of IPv6 and of IPv4.
     let mut names: [Option<String>; 2] = [None, None];
-    let mut end = (0, Vec::new());
+    let mut last_line = (0, Vec::new());
     each_line(source, |number, line| {
-        end.0 = number;
-        if scanner.table.is_some() {
-            end.1 = line.to_vec();
-        }
+        last_line.0 = number;
+        last_line.1.clear();
+        last_line.1.extend_from_slice(line);
         scanner.line(line, |name, argument| {
             let (prefix, label) = route(argument)?;
-            let family = usize::from(matches!(prefix, AnyPrefix::V6(_)));
-            let first = names[family].get_or_insert_with(|| name.to_owned());
+            let first = names[usize::from(is_ipv4(&prefix))].get_or_insert_with(|| name.to_owned());
             if first != name {
                 return Err(format!(
                     "`{first}` and `{name}` both have routes of one family: keep one of them"
@@ -62,7 +62,7 @@ pub(crate) fn read(source: &mut Source<'_>, routes: &mut RouteList<u64>) -> Resu
             }
             let label = routes.labels.intern(label);
             // Of several routes of a prefix the lowest rank applies, and among equal ranks the last.
-            let rank = if family == 0 { routes.entries() } else { 0 };
+            let rank = if is_ipv4(&prefix) { routes.entries() } else { 0 };
             routes.push(prefix, rank, label);
             Ok(())
         })
@@ -70,8 +70,8 @@ pub(crate) fn read(source: &mut Source<'_>, routes: &mut RouteList<u64>) -> Resu
     match &scanner.table {
         None => Ok(()),
         Some(name) => Err(Fault::in_line(
-            end.0,
-            &end.1,
+            last_line.0,
+            &last_line.1,
             format!("the configuration ends within the routes of `{name}`"),
         )),
     }
@@ -144,7 +144,9 @@ impl Scanner {
             }
         }
         self.has_word_ended = true;
-        self.argument.push(b' ');
+        if self.table.is_some() {
+            self.argument.push(b' ');
+        }
         Ok(())
     }
 
@@ -200,11 +202,17 @@ fn route(argument: &[u8]) -> Result<(AnyPrefix, &str), String> {
         return Err(format!("{}, and {output:?} is no number of an output", shape()));
     }
     let prefix = scan::prefix(plain(prefix).as_bytes(), true)?;
-    match gateway {
-        "-" | "0.0.0.0" | "::" | "::0" => Ok((prefix, output)),
-        _ if gateway.parse::<IpAddr>().is_ok() => Ok((prefix, gateway)),
-        _ => Err(format!("{}, and {gateway:?} is no gateway", shape())),
+    match gateway.parse::<IpAddr>() {
+        _ if gateway == "-" => Ok((prefix, output)),
+        Ok(address) if address.is_ipv4() == is_ipv4(&prefix) => {
+            Ok((prefix, if address.is_unspecified() { output } else { gateway }))
+        }
+        _ => Err(format!("{}, and {gateway:?} is no gateway of its family", shape())),
     }
+}
+
+fn is_ipv4(prefix: &AnyPrefix) -> bool {
+    matches!(prefix, AnyPrefix::V4(_))
 }
 
 /// Returns the plain form of an IPv4 prefix that is abbreviated or has a netmask; other text unchanged.
@@ -215,7 +223,7 @@ fn plain(prefix: &str) -> String {
     }
     let zeros = ".0".repeat(3usize.saturating_sub(address.matches('.').count()));
     let length = match length.parse::<Ipv4Addr>().map(u32::from) {
-        Ok(mask) if mask.leading_ones() + mask.trailing_zeros() == 32 || mask == 0 => {
+        Ok(mask) if mask.leading_ones() + mask.trailing_zeros() == 32 => {
             mask.leading_ones().to_string()
         }
         _ => length.into(),
@@ -223,7 +231,8 @@ fn plain(prefix: &str) -> String {
     format!("{address}{zeros}/{length}")
 }
 
-/// Writes an element for each family that has routes, with all outputs connected.
+/// Writes an element for each family that has routes, with all outputs connected: for IPv4 a `RadixIPLookup`, or a
+/// `DirectIPLookup` if it might have too many next hops; for IPv6 a `LookupIP6Route`.
 pub(crate) fn write(table: &RoutingTable, out: &mut impl Write) -> Result<(), WriteError> {
     /// A label's part behind the prefix, and its output.
     fn parts(label: &str) -> Option<(String, u32)> {
@@ -236,9 +245,9 @@ pub(crate) fn write(table: &RoutingTable, out: &mut impl Write) -> Result<(), Wr
     }
     let parts: Vec<_> = table.labels.iter().map(|(_, label)| parts(label)).collect();
     table.each_route(|prefix, label| {
-        let is_v4 = matches!(prefix, AnyPrefix::V4(_));
         let text = table.labels.get(label);
-        let fits = text.parse::<IpAddr>().map_or(true, |gateway| gateway.is_ipv4() == is_v4);
+        let fits =
+            text.parse::<IpAddr>().map_or(true, |gateway| gateway.is_ipv4() == is_ipv4(&prefix));
         if parts[label.0 as usize].is_some() && fits {
             return Ok(());
         }
@@ -247,14 +256,15 @@ pub(crate) fn write(table: &RoutingTable, out: &mut impl Write) -> Result<(), Wr
         );
         Err(WriteError::route(prefix, what))
     })?;
-    for (is_v6, name, class) in [(false, "rt", "RadixIPLookup"), (true, "rt6", "LookupIP6Route")] {
+    let class = if parts.len() > MAX_RADIX_NEXT_HOPS { "DirectIPLookup" } else { "RadixIPLookup" };
+    for (of_ipv4, name, class) in [(true, "rt", class), (false, "rt6", "LookupIP6Route")] {
         let mut outputs = 0;
         let mut separator = format!("{name} :: {class}(\n");
         table.each_route(|prefix, label| {
             let Some((text, output)) = &parts[label.0 as usize] else {
                 return Ok::<(), WriteError>(());
             };
-            if matches!(prefix, AnyPrefix::V6(_)) == is_v6 {
+            if is_ipv4(&prefix) == of_ipv4 {
                 write!(out, "{separator}    {prefix} {text}")?;
                 outputs = outputs.max(output + 1);
                 separator = ",\n".into();
