@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The C library as a program uses it: installed, found by pkg-config, with its soname and the versions of its symbols; its
 # tests as they are, under AddressSanitizer and UndefinedBehaviorSanitizer, and under valgrind, against the shared and the
-# static library; its example forwards pings between two namespaces, another is a node of a DPDK graph. Its Debian
-# packages, installed, compile and run the first program of the guide, and leave nothing behind.
+# static library; so the routes of the elements for Click. Its example forwards pings between two namespaces, another is a node
+# of a DPDK graph. Its Debian packages, installed, compile and run the first program of the guide, and leave nothing behind.
 #
 #   west: TUN west 10.0.0.1 ── forward ── TUN east 10.1.0.1 :east
 . "$(dirname "$0")/lib/namespaces.sh"
@@ -39,6 +39,9 @@ done
 sed -n '/^```c$/,/^```$/p' "$here/docs/guide/c-library.md" | sed '1d;$d' >"$work/first.c"
 compile first "$work/first.c" "${flags[@]}"
 [ "$("$work/first")" = "label 7" ] || fail "the guide's program prints another label"
+# The routes of the elements for Click, which need no Click.
+g++ -std=c++11 -O1 -g -Wall -Wextra -Werror "$source"/click/{test/,}routes.cc -o "$work/routes" "${flags[@]}" -pthread -fsanitize=address,undefined -fno-sanitize-recover=all
+"$work/routes" || fail "the routes of the elements for Click"
 # Threads take a minute there.
 for name in table errors pointers; do
     valgrind -q --error-exitcode=9 --leak-check=full "$work/$name" "$work" 2>"$work/valgrind.log" || fail "$name under valgrind"
