@@ -10,6 +10,7 @@
 //! - [`table`]: the table that programs read, and how a commit gets there without half a change.
 //! - [`grace`]: waits until no program runs any more that could have read a former state.
 //! - [`lookup`]: the lookup as a subroutine in eBPF.
+//! - [`attach`](mod@attach): the lookup in the place of a function of another project's program.
 //! - [`forward`]: the forwarding of packets in the driver, in front of the router's sockets.
 //! - [`block`]: block lists, by the lookup of a packet's source.
 //! - [`probe`]: many lookups in the kernel by `BPF_PROG_TEST_RUN`, for tests and benchmarks.
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrays;
+pub mod attach;
 pub mod block;
 mod error;
 pub mod forward;
@@ -31,6 +33,7 @@ mod shapes;
 pub mod table;
 
 pub use arrays::BpfArrays;
+pub use attach::Attachment;
 pub use block::{Blocker, ListAction};
 pub use error::ProgramError;
 pub use grace::Grace;

@@ -1,4 +1,4 @@
-//! BTF: the layouts of the running kernel's structs, for programs that read them.
+//! BTF: the layouts of the running kernel's structs, for programs that read them, and the types of functions.
 //!
 //! ```text
 //!   /sys/kernel/btf/vmlinux   header ─┬─► types    name:4 info:4 size:4, then members and the like by kind
@@ -7,39 +7,49 @@
 //!
 //! Documentation/bpf/btf.rst. The members of a struct have moved from release to release, so a program takes
 //! their offsets from here. One pass over the types finds where each begins; an offset is then found by the names of
-//! structs and members. Some megabytes are read once.
+//! structs and members. Some megabytes are read once. A program has BTF of its own, with its functions.
 //!
 //! Limits: the byte order of this machine; no bit fields.
 
+#![expect(unsafe_code, reason = "bpf(2) reads types through a pointer")]
+
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
+
+use super::sys::{self, Command};
 
 const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
 /// The maximum number of names and qualifiers before a struct.
 const MAX_ALIASES: usize = 32;
+/// `BTF_FUNC_GLOBAL`: in place of the number of parts.
+const GLOBAL: u32 = 1;
 
 /// Kinds of types (`BTF_KIND_*`), and the sizes of what follows a type, in bytes: for each of its parts, or in all.
 mod kind {
+    pub(super) const INT: u32 = 1;
     pub(super) const STRUCT: u32 = 4;
     pub(super) const UNION: u32 = 5;
     pub(super) const TYPEDEF: u32 = 8;
     pub(super) const VOLATILE: u32 = 9;
     pub(super) const CONST: u32 = 10;
     pub(super) const RESTRICT: u32 = 11;
+    pub(super) const FUNCTION: u32 = 12;
+    pub(super) const PROTOTYPE: u32 = 13;
 
     /// Returns the bytes that follow the three words of a type of this kind with `parts` parts; `None` for an
     /// unknown kind.
     pub(super) fn tail(kind: u32, parts: usize) -> Option<usize> {
         Some(match kind {
             // Integers, variables, declaration tags.
-            1 | 14 | 17 => 4,
+            INT | 14 | 17 => 4,
             // Arrays.
             3 => 12,
             // Pointers, forward declarations, typedefs, qualifiers, functions, floats, type tags.
             2 | 7..=12 | 16 | 18 => 0,
             // Enumerations and prototypes.
-            6 | 13 => parts * 8,
+            6 | PROTOTYPE => parts * 8,
             // Structs, unions, sections, enumerations of 64 bits.
             STRUCT | UNION | 15 | 19 => parts * 12,
             _ => return None,
@@ -81,7 +91,7 @@ impl Btf {
     }
 
     /// Parses types with their header; `None` if they are damaged or have an unknown kind.
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         if u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?) != MAGIC {
             return None;
         }
@@ -110,6 +120,17 @@ impl Btf {
             |found: &Type| found.kind == kind::STRUCT && self.is_named(found.name, name);
         let structs = numbers.filter_map(|number| self.numbered(number)).filter(is_struct);
         structs.into_iter().find_map(|found| self.offset_in(found, path))
+    }
+
+    /// Finds the number of a global function.
+    pub(super) fn function(&self, name: &str) -> Option<u32> {
+        (1..self.starts.len() as u32).find(|&number| {
+            self.numbered(number).is_some_and(|found| {
+                found.kind == kind::FUNCTION
+                    && found.parts == GLOBAL as usize
+                    && self.is_named(found.name, name)
+            })
+        })
     }
 
     /// Finds the offset of a member along `path`, which begins in `outer`.
@@ -164,6 +185,43 @@ impl Btf {
     }
 }
 
+/// Encodes the types of one global function, whose arguments and result are integers of these bytes; returns them and the
+/// function's number.
+pub(super) fn function(name: &str, arguments: &[u32], result: u32) -> (Vec<u8>, u32) {
+    // The kernel wants a name for each integer, argument and function.
+    let strings = format!("\0u32\0u64\0a\0{name}\0");
+    let [u32_name, u64_name, argument_name, function_name] = [1, 5, 9, 11];
+    let integer = |size: u32| 1 + u32::from(size == 8);
+    let mut types = vec![u32_name, kind::INT << 24, 4, 32, u64_name, kind::INT << 24, 8, 64];
+    types.extend([0, kind::PROTOTYPE << 24 | arguments.len() as u32, integer(result)]);
+    types.extend(arguments.iter().flat_map(|&size| [argument_name, integer(size)]));
+    types.extend([function_name, kind::FUNCTION << 24 | GLOBAL, 3]);
+    (encode(&types, &strings), 4)
+}
+
+/// Encodes types, each as its words, with these strings.
+fn encode(types: &[u32], strings: &str) -> Vec<u8> {
+    let (len, text) = (types.len() as u32 * 4, strings.len() as u32);
+    let [low, high] = MAGIC.to_ne_bytes();
+    // Magic number, version and flags; the length of the header.
+    let words = [u32::from_ne_bytes([low, high, 1, 0]), 24, 0, len, len, text];
+    let words = words.into_iter().chain(types.iter().copied());
+    let mut bytes: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
+    bytes.extend(strings.as_bytes());
+    bytes
+}
+
+/// Hands types to the kernel, for a program.
+pub(super) fn load(types: &[u8]) -> io::Result<OwnedFd> {
+    let mut attr = sys::BtfLoad {
+        types: types.as_ptr() as u64,
+        size: types.len() as u32,
+        ..Default::default()
+    };
+    // SAFETY: the arm of this command, which makes a descriptor; it reads `size` bytes of the slice.
+    unsafe { sys::open(Command::BtfLoad, &mut attr) }
+}
+
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_ne_bytes(word.try_into().ok()?))
@@ -172,16 +230,6 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Encodes types, each as its words, with these strings.
-    fn encode(types: &[u32], strings: &str) -> Vec<u8> {
-        let (len, text) = (types.len() as u32 * 4, strings.len() as u32);
-        let magic = u32::from_ne_bytes([MAGIC.to_ne_bytes()[0], MAGIC.to_ne_bytes()[1], 1, 0]);
-        let words = [magic, 24, 0, len, len, text].into_iter().chain(types.iter().copied());
-        let mut bytes: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
-        bytes.extend(strings.as_bytes());
-        bytes
-    }
 
     #[test]
     fn offset_follows_names_unnamed_members_and_typedefs() {
@@ -206,6 +254,16 @@ mod tests {
             [("out", &["b"][..]), ("out", &["a", "b"]), ("in_t", &["a"]), ("ou", &["a"])]
         {
             assert_eq!(btf.offset(of, path), None, "{of} {path:?}");
+        }
+    }
+
+    #[test]
+    fn a_function_is_found_by_its_name() {
+        let (types, number) = function("lookup", &[8, 8], 4);
+        let btf = Btf::parse(&types).unwrap();
+        assert_eq!(btf.function("lookup"), Some(number));
+        for other in ["look", "lookup4", "u32", ""] {
+            assert_eq!(btf.function(other), None, "{other}");
         }
     }
 

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Program;
 use super::program::{ATTACH_EGRESS, ATTACH_XDP};
-use super::sys::{self, Command, LinkInfo, ObjectInfo};
+use super::sys::{self, Command, LinkInfo};
 
 /// The type of links of XDP programs (`BPF_LINK_TYPE_XDP`).
 const XDP_LINK: u32 = 6;
@@ -88,14 +88,8 @@ impl Attached {
 
     fn info(&self) -> io::Result<LinkInfo> {
         let mut info = LinkInfo::default();
-        let mut attr = ObjectInfo {
-            fd: self.fd.as_raw_fd() as u32,
-            info_len: size_of::<LinkInfo>() as u32,
-            info: (&raw mut info) as u64,
-        };
-        // SAFETY: the arm of this command; its pointer is that of a live struct of plain numbers, of the stated length,
-        // that nothing else uses during the call.
-        unsafe { sys::bpf(Command::ObjectInfo, &mut attr) }?;
+        // SAFETY: the struct of links, of plain numbers.
+        unsafe { sys::object_info(&self.fd, &mut info) }?;
         Ok(info)
     }
 }

@@ -21,6 +21,7 @@
 //! - [`link`]: a program attached to an interface, for as long as the value lives.
 //! - [`tracepoint`]: a program that runs at a point of the kernel's code; [`btf`]: the layouts of the structs that it
 //!   reads there.
+//! - [`function`]: a function of a program that another process has loaded; [`extension`]: a program in its place.
 //!
 //! Everything is a file descriptor owned by one value: when the value is dropped, or the process
 //! ends in any way, the kernel removes the map, the program and the attachment. Nothing is pinned
@@ -32,6 +33,8 @@
 
 pub mod asm;
 pub mod btf;
+pub mod extension;
+pub mod function;
 pub mod link;
 pub mod map;
 pub mod mapped_array;
@@ -42,6 +45,8 @@ pub mod tracepoint;
 
 pub use asm::{Assembler, Code};
 pub use btf::Btf;
+pub use extension::Extension;
+pub use function::Function;
 pub use link::{AttachError, EgressLink, Link, Mode, StoredLink};
 pub use map::{Kind, Map};
 pub use mapped_array::MappedArray;

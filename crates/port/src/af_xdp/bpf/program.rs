@@ -21,13 +21,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use super::Code;
 use super::sys::{self, Command};
+use super::{Code, Function, btf};
 
-/// `BPF_PROG_TYPE_XDP`, `BPF_PROG_TYPE_SCHED_CLS` and `BPF_PROG_TYPE_RAW_TRACEPOINT`.
+/// `BPF_PROG_TYPE_XDP`, `BPF_PROG_TYPE_SCHED_CLS`, `BPF_PROG_TYPE_RAW_TRACEPOINT` and `BPF_PROG_TYPE_EXT`.
 const XDP: u32 = 6;
 const CLASSIFIER: u32 = 3;
 const RAW_TRACEPOINT: u32 = 17;
+const EXTENSION: u32 = 28;
 /// `BPF_XDP` and `BPF_TCX_EGRESS`: the attachment types.
 pub(super) const ATTACH_XDP: u32 = 37;
 pub(super) const ATTACH_EGRESS: u32 = 47;
@@ -78,7 +79,7 @@ impl Program {
     ///
     /// As [`load`](Self::load); the cause is `EINVAL` before Linux 6.6.
     pub fn load_egress(name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
-        Self::load_as((CLASSIFIER, ATTACH_EGRESS), name, code, 0)
+        Self::load_type((CLASSIFIER, ATTACH_EGRESS), name, code, 0)
     }
 
     /// The same for code that runs at a tracepoint, with the tracepoint's arguments as its context, 8 bytes each, and is
@@ -88,27 +89,60 @@ impl Program {
     ///
     /// As [`load`](Self::load).
     pub fn load_tracepoint(name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
-        Self::load_as((RAW_TRACEPOINT, 0), name, code, 0)
+        Self::load_type((RAW_TRACEPOINT, 0), name, code, 0)
+    }
+
+    /// The same for code in place of a function of another program, whose arguments and result are numbers of these
+    /// bytes, 4 or 8; it is put there by an [`Extension`](super::Extension). The code has no function but the first.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load); the log states the argument or result that has another type.
+    pub fn load_extension(
+        name: &str,
+        code: &Code<'_>,
+        function: &Function,
+        arguments: &[u32],
+        result: u32,
+    ) -> Result<Self, LoadError> {
+        let (types, number) = btf::function(&function.name, arguments, result);
+        let types = btf::load(&types).map_err(|cause| LoadError { cause, log: String::new() })?;
+        let functions = [sys::FunctionInfo { at: 0, number }];
+        let attr = sys::ProgramLoad {
+            program_type: EXTENSION,
+            btf_fd: types.as_raw_fd() as u32,
+            function_size: size_of::<sys::FunctionInfo>() as u32,
+            functions: functions.as_ptr() as u64,
+            function_count: 1,
+            target_function: function.number,
+            target_program_fd: function.program.as_raw_fd() as u32,
+            ..Default::default()
+        };
+        Self::load_as(&attr, name, code)
     }
 
     fn load_with(name: &str, code: &Code<'_>, flags: u32) -> Result<Self, LoadError> {
-        Self::load_as((XDP, ATTACH_XDP), name, code, flags)
+        Self::load_type((XDP, ATTACH_XDP), name, code, flags)
     }
 
-    fn load_as(
-        kind: (u32, u32),
+    fn load_type(
+        (program_type, attach_type): (u32, u32),
         name: &str,
         code: &Code<'_>,
         flags: u32,
     ) -> Result<Self, LoadError> {
+        let attr = sys::ProgramLoad { program_type, attach_type, flags, ..Default::default() };
+        Self::load_as(&attr, name, code)
+    }
+
+    fn load_as(kind: &sys::ProgramLoad, name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
         // The log costs time and can itself fail if it is too small, so it is requested only after
         // an error.
-        match Self::attempt(kind, name, code, flags, None) {
+        match Self::attempt(kind, name, code, None) {
             Ok(fd) => Ok(Self { fd }),
             Err(error) => {
                 let mut log = vec![0; LOG];
-                let cause =
-                    Self::attempt(kind, name, code, flags, Some(&mut log)).err().unwrap_or(error);
+                let cause = Self::attempt(kind, name, code, Some(&mut log)).err().unwrap_or(error);
                 let len = log.iter().position(|&b| b == 0).unwrap_or(LOG);
                 let log = String::from_utf8_lossy(&log[..len]).into_owned();
                 Err(LoadError { cause, log })
@@ -116,22 +150,19 @@ impl Program {
         }
     }
 
+    /// Loads once. `kind` has what is not of the code; the functions it points to live, and are as many as it states.
     fn attempt(
-        (program_type, attach_type): (u32, u32),
+        kind: &sys::ProgramLoad,
         name: &str,
         code: &Code<'_>,
-        flags: u32,
         log: Option<&mut [u8]>,
     ) -> io::Result<OwnedFd> {
         let mut attr = sys::ProgramLoad {
-            program_type,
             instructions: code.len() as u32,
             code: code.bytes().as_ptr() as u64,
             license: LICENSE.as_ptr() as u64,
-            flags,
             name: sys::name(name),
-            attach_type,
-            ..Default::default()
+            ..*kind
         };
         if let Some(log) = log {
             attr.log_level = 1;
@@ -143,7 +174,8 @@ impl Program {
         // SAFETY:
         // - the arm of this command, which makes a descriptor;
         // - it reads 8 bytes an instruction, `Code::len` being the number of
-        //   whole ones in `bytes`, and the license up to its NUL;
+        //   whole ones in `bytes`, the license up to its NUL, and the functions of `kind`, which the
+        //   callers of this private function keep;
         // - it writes at most `log_size` bytes to the exclusive slice `log`.
         unsafe { sys::open(Command::ProgramLoad, &mut attr) }
     }

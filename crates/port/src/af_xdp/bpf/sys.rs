@@ -8,7 +8,7 @@
 #![expect(unsafe_code, reason = "the system call takes raw pointers")]
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Commands (`enum bpf_cmd`).
 #[derive(Clone, Copy)]
@@ -20,8 +20,11 @@ pub(super) enum Command {
     MapDelete = 3,
     ProgramLoad = 5,
     ProgramTestRun = 10,
+    ProgramById = 13,
     ObjectInfo = 15,
     RawTracepointOpen = 17,
+    BtfLoad = 18,
+    BtfById = 19,
     MapUpdateBatch = 26,
     LinkCreate = 28,
     LinkUpdate = 29,
@@ -79,6 +82,43 @@ pub(super) struct ProgramLoad {
     pub(super) name: [u8; 16],
     pub(super) ifindex: u32,
     pub(super) attach_type: u32,
+    pub(super) btf_fd: u32,
+    pub(super) function_size: u32,
+    pub(super) functions: u64,
+    pub(super) function_count: u32,
+    pub(super) line_size: u32,
+    pub(super) lines: u64,
+    pub(super) line_count: u32,
+    pub(super) target_function: u32,
+    pub(super) target_program_fd: u32,
+    pub(super) pad: u32,
+}
+
+/// The type of a program's function (`struct bpf_func_info`).
+#[repr(C)]
+pub(super) struct FunctionInfo {
+    /// The function's first instruction.
+    pub(super) at: u32,
+    pub(super) number: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct BtfLoad {
+    pub(super) types: u64,
+    pub(super) log: u64,
+    pub(super) size: u32,
+    pub(super) log_size: u32,
+    pub(super) log_level: u32,
+    pub(super) pad: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct ObjectById {
+    pub(super) id: u32,
+    pub(super) next_id: u32,
+    pub(super) open_flags: u32,
 }
 
 #[derive(Default)]
@@ -150,6 +190,56 @@ pub(super) struct LinkInfo {
     pub(super) pad: u32,
     pub(super) ifindex: u32,
     pub(super) pad2: u32,
+}
+
+/// The kernel's description of a program (`struct bpf_prog_info`), up to the id of its BTF.
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct ProgramInfo {
+    pub(super) program_type: u32,
+    pub(super) id: u32,
+    pub(super) tag: [u8; 8],
+    pub(super) code_lens: [u32; 2],
+    pub(super) code: [u64; 2],
+    pub(super) load_time: u64,
+    pub(super) user: u32,
+    pub(super) map_count: u32,
+    pub(super) maps: u64,
+    pub(super) name: [u8; 16],
+    pub(super) ifindex: u32,
+    pub(super) is_gpl: u32,
+    pub(super) namespace: [u64; 2],
+    pub(super) function_counts: [u32; 2],
+    pub(super) functions: [u64; 2],
+    pub(super) btf_id: u32,
+    pub(super) pad: u32,
+}
+
+/// The kernel's description of BTF (`struct bpf_btf_info`).
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct BtfInfo {
+    pub(super) types: u64,
+    pub(super) size: u32,
+    pub(super) id: u32,
+}
+
+/// Fills the kernel's description of an object.
+///
+/// # Safety
+///
+/// `Info` is the struct above for this kind of object, and each pointer in it is valid for writes of the
+/// length that it states.
+pub(super) unsafe fn object_info<Info>(fd: &OwnedFd, info: &mut Info) -> io::Result<()> {
+    let mut attr = ObjectInfo {
+        fd: fd.as_raw_fd() as u32,
+        info_len: size_of::<Info>() as u32,
+        info: (&raw mut *info) as u64,
+    };
+    // SAFETY:
+    // - the arm of this command; its pointer is that of a live exclusive reference, of the stated length;
+    // - the pointers in `info` are the caller's promise.
+    unsafe { bpf(Command::ObjectInfo, &mut attr) }.map(drop)
 }
 
 /// Calls `bpf(2)`; the result depends on the command.
