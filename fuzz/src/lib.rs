@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `engines_small` | `u8` and `u16`, every engine, every address compared |
 //! | `engines_wide` | `u32`, `u64` and `u128`, at borders and at addresses of the script |
+//! | `click` | configurations of the Click modular router: their routes, also with comments and when written again |
 //! | `databases` | tables as MaxMind databases and as text, read again; damaged databases are refused or bounded |
 //! | `flowspec` | flow specifications of a BGP peer, at once and in pieces |
 //! | `fpm` | routes of FRR's protocol, in pieces and over two connections, with the mirrors |
@@ -44,6 +45,7 @@
 pub mod access_lists;
 pub mod bundles;
 pub mod captures;
+pub mod click;
 pub mod configs;
 pub mod control;
 pub mod databases;

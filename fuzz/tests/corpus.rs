@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use fingerpost_fuzz::{
-    Bench, access_lists, bundles, captures, configs, control, databases, decisions, flowspec, fpm,
+    Bench, access_lists, bundles, captures, click, configs, control, databases, decisions, flowspec, fpm,
     image, mrt, netlink, packets, programs, state_files, text, tunnels,
 };
 
@@ -147,6 +147,12 @@ fn tally<T: Clone + Default + std::fmt::Debug>(target: &str, one: impl Fn(&[u8],
 fn packets() {
     let tally = tally("packets", packets::packets);
     assert!(tally.forwarded >= 8 && tally.ended >= 30 && tally.chains >= 5, "{tally:?}");
+}
+
+#[test]
+fn click() {
+    let tally = tally("click", click::click);
+    assert!(tally.written >= 10 && tally.both >= 3 && tally.refused >= 5, "{tally:?}");
 }
 
 #[test]

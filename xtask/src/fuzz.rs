@@ -32,6 +32,7 @@ const TARGETS: [(&str, u32); 19] = [
     ("access_lists", 1024),
     ("bundles", 1024),
     ("captures", 1024),
+    ("click", 256),
     ("configs", 2048),
     ("control", 256),
     ("databases", 512),
