@@ -1,6 +1,6 @@
 //! Reads an input as a configuration of the Click modular router, and writes its routes again.
 //!
-//! Bytes below 32 stand for the words of [`WORDS`], so that short inputs have routes; all others are the text itself.
+//! Bytes below 32 stand for the words of `WORDS`, so that short inputs have routes; all others are the text itself.
 
 use feed::{Format, Options, RoutingTable, WriteError, WriteOptions, read, write};
 
@@ -91,15 +91,15 @@ pub fn click(input: &[u8], tally: &mut Tally) {
     let commented = read_text(&commented, false).expect("a comment is no error");
     assert_eq!(routes(&commented), found);
 
-    let mut again = Vec::new();
-    match write(&table, Format::Click, &WriteOptions::default(), &mut again) {
+    let mut rewritten = Vec::new();
+    match write(&table, Format::Click, &WriteOptions::default(), &mut rewritten) {
         Ok(()) => {}
         // A gateway of the other family.
         Err(WriteError::Route { .. }) => return,
         Err(error) => panic!("{error}"),
     }
-    let again = read_text(&again, false).expect("what was written is a configuration");
-    assert_eq!(routes(&again), found);
+    let reread = read_text(&rewritten, false).expect("what was written is a configuration");
+    assert_eq!(routes(&reread), found);
     tally.written += usize::from(!found.is_empty());
     tally.both += usize::from(!table.v4.is_empty() && !table.v6.is_empty());
 }

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use fingerpost_fuzz::{
-    Bench, access_lists, bundles, captures, click, configs, control, databases, decisions, flowspec, fpm,
-    image, mrt, netlink, packets, programs, state_files, text, tunnels,
+    Bench, access_lists, bundles, captures, click, configs, control, databases, decisions,
+    flowspec, fpm, image, mrt, netlink, packets, programs, state_files, text, tunnels,
 };
 
 /// Every input of a target, in order of name.
