@@ -24,6 +24,19 @@ echo "networks with equal records share one"
 "$program" table info -j "$work/32-4.mmdb" >"$work/info"
 json 'v4 = d["v4"]; assert v4["prefixes"] > 200 and 20 < v4["next_hops"] <= 41, v4' <"$work/info"
 
+echo "a map of the records, by the example of fingerpost-lpm"
+records() { sed 's/^[^ ]* [^ ]* //; s/^-$/null/' "$1" | paste -sd, | sed 's/.*/[&]/' | json 'print(d)'; }
+map=$(dirname "$(readlink -f "$bench")")/examples/database
+[ -x "$map" ] || fail "no $map: cargo build -p fingerpost-lpm --example database"
+for name in 24-4 32-6; do
+    "$python" "$here/smoke/mmdb_records.py" addresses "$work/$name.networks" "$seed" >"$work/addresses"
+    "$python" "$here/smoke/mmdb_records.py" answers "$work/$name.mmdb" "$work/addresses" >"$work/theirs"
+    xargs "$map" "$work/$name.mmdb" <"$work/addresses" >"$work/ours" 2>/dev/null || fail "$name: no map"
+    diff <(cut -d' ' -f1,2 "$work/theirs") <(cut -d' ' -f1,2 "$work/ours") || fail "$name: the map has other prefixes"
+    cmp <(records "$work/theirs") <(records "$work/ours") || fail "$name: the map has other records"
+done
+refuse 1 "usage: database FILE ADDRESS" "$map"
+
 echo "compressed, from standard input, into an image"
 database=$work/28-6.mmdb
 address=$(head -1 "$work/28-6.networks" | cut -d/ -f1)
