@@ -55,10 +55,12 @@ inline int report(const RouteTable &table, int result, CLICK_NAME(ErrorHandler) 
     return result;
 }
 
-/// Commits what was deferred; returns the earlier error, if there is one.
-inline int commit(RouteTable &table, int result, CLICK_NAME(ErrorHandler) *errh) {
-    int committed = report(table, table.commit(), errh);
-    return result < 0 ? result : committed;
+/// Commits what was deferred, or undoes it after an error, which it returns.
+inline int finish(RouteTable &table, int result, CLICK_NAME(ErrorHandler) *errh) {
+    if (result >= 0)
+        return report(table, table.commit(), errh);
+    table.rollback();
+    return result;
 }
 
 } // namespace fingerpost

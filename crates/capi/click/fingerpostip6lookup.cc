@@ -61,7 +61,7 @@ FingerpostIP6Lookup::configure(Vector<String> &conf, ErrorHandler *errh)
 	if (change("add", conf[i], &cerrh) < 0)
 	    r = -EINVAL;
     }
-    return fingerpost::commit(*_routes, r, errh);
+    return fingerpost::finish(*_routes, r, errh);
 }
 
 int
@@ -150,11 +150,6 @@ int
 FingerpostIP6Lookup::ctrl_handler(const String &str, Element *e, void *, ErrorHandler *errh)
 {
     FingerpostIP6Lookup *t = static_cast<FingerpostIP6Lookup *>(e);
-    struct Route { fp_prefix prefix; NextHop next_hop; };
-    std::vector<Route> before;
-    t->_routes->visit([&](const fp_prefix &prefix, const NextHop &next_hop) {
-	before.push_back(Route{prefix, next_hop});
-    });
     t->_routes->begin();
     int r = 0;
     for (const String &line : fingerpost::lines(str)) {
@@ -163,13 +158,7 @@ FingerpostIP6Lookup::ctrl_handler(const String &str, Element *e, void *, ErrorHa
 	if ((r = t->change(command, route, errh)) < 0)
 	    break;
     }
-    if (r < 0) {
-	const NextHop *former;
-	t->_routes->clear();
-	for (const Route &route : before)
-	    t->_routes->add(route.prefix, route.next_hop, true, &former);
-    }
-    return fingerpost::commit(*t->_routes, r, errh);
+    return fingerpost::finish(*t->_routes, r, errh);
 }
 
 int

@@ -54,7 +54,7 @@ FingerpostIPLookup::configure(Vector<String> &conf, ErrorHandler *errh)
 	return -EINVAL;
     _routes->begin();
     int r = IPRouteTable::configure(conf, errh);
-    return fingerpost::commit(*_routes, r, errh);
+    return fingerpost::finish(*_routes, r, errh);
 }
 
 int
@@ -136,7 +136,7 @@ FingerpostIPLookup::ctrl_handler(const String &str, Element *e, void *thunk, Err
 	sa << line << '\n';
     t->_routes->begin();
     int r = IPRouteTable::ctrl_handler(sa.take_string(), e, thunk, errh);
-    return fingerpost::commit(*t->_routes, r, errh);
+    return fingerpost::finish(*t->_routes, r, errh);
 }
 
 int

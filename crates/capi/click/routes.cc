@@ -89,6 +89,13 @@ const NextHop *RouteTable::find(const fp_prefix &prefix) const {
     return static_cast<const NextHop *>(fp_table_pointer(_table, label));
 }
 
+void RouteTable::restore(const fp_prefix &prefix, const NextHop *next_hop) {
+    if (next_hop)
+        fp_table_insert_pointer(_table, &prefix, const_cast<NextHop *>(next_hop), nullptr);
+    else
+        fp_table_withdraw(_table, &prefix, nullptr);
+}
+
 int RouteTable::add(const fp_prefix &prefix, const NextHop &next_hop, bool replace, const NextHop **former) {
     std::lock_guard<std::mutex> lock(_changes);
     *former = find(prefix);
@@ -98,14 +105,12 @@ int RouteTable::add(const fp_prefix &prefix, const NextHop &next_hop, bool repla
     fp_status status = fp_table_insert_pointer(_table, &prefix, const_cast<NextHop *>(label), nullptr);
     if (status)
         return failed(status);
+    if (_is_deferred)
+        _undo.push_back(Undo{prefix, *former});
     int result = publish();
-    if (result == -ENOMEM) {
-        // The table is as it was: readers have the routes before.
-        if (*former)
-            fp_table_insert_pointer(_table, &prefix, const_cast<NextHop *>(*former), nullptr);
-        else
-            fp_table_withdraw(_table, &prefix, nullptr);
-    }
+    // Readers have the routes before: so has the table.
+    if (result == -ENOMEM)
+        restore(prefix, *former);
     return result;
 }
 
@@ -115,7 +120,11 @@ int RouteTable::remove(const fp_prefix &prefix, const NextHop *next_hop, const N
     if (!*former || (next_hop && !(**former == *next_hop)))
         return -ENOENT;
     fp_status status = fp_table_withdraw(_table, &prefix, nullptr);
-    return status ? failed(status) : publish();
+    if (status)
+        return failed(status);
+    if (_is_deferred)
+        _undo.push_back(Undo{prefix, *former});
+    return publish();
 }
 
 int RouteTable::clear() {
@@ -129,12 +138,27 @@ int RouteTable::clear() {
 void RouteTable::begin() {
     std::lock_guard<std::mutex> lock(_changes);
     _is_deferred = true;
+    _undo.clear();
 }
 
 int RouteTable::commit() {
     std::lock_guard<std::mutex> lock(_changes);
     _is_deferred = false;
-    return publish();
+    int result = publish();
+    if (result == -ENOMEM)
+        undo();
+    return result;
+}
+
+void RouteTable::rollback() {
+    std::lock_guard<std::mutex> lock(_changes);
+    _is_deferred = false;
+    undo();
+}
+
+void RouteTable::undo() {
+    for (; !_undo.empty(); _undo.pop_back())
+        restore(_undo.back().prefix, _undo.back().former);
 }
 
 template <typename Lookup> const NextHop *RouteTable::lookup(size_t thread, Lookup lookup) {

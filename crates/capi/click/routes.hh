@@ -59,9 +59,11 @@ class RouteTable {
     /// Removes all routes.
     int clear();
 
-    /// Defers what follows until `commit`, which gives all of it to readers at once.
+    /// Defers added and removed routes until `commit`, which gives all of them to readers at once, or `rollback`, which
+    /// undoes them.
     void begin();
     int commit();
+    void rollback();
 
     /// Looks up an address of IPv4 in network order, or 16 bytes of IPv6; null without a route.
     const NextHop *lookup4(size_t thread, uint32_t address);
@@ -84,8 +86,16 @@ class RouteTable {
         std::vector<uint32_t> labels;
     };
 
+    // What a deferred change has replaced: null for no route.
+    struct Undo {
+        fp_prefix prefix;
+        const NextHop *former;
+    };
+
     int failed(fp_status status);
     int publish();
+    void restore(const fp_prefix &prefix, const NextHop *next_hop);
+    void undo();
     const NextHop *find(const fp_prefix &prefix) const;
     template <typename Lookup> const NextHop *lookup(size_t thread, Lookup lookup);
     template <typename Lookup>
@@ -95,6 +105,7 @@ class RouteTable {
     std::mutex _changes;
     fp_table *_table = nullptr;
     bool _is_deferred = false;
+    std::vector<Undo> _undo;
     std::string _error;
     std::set<NextHop> _next_hops;
     // Raw memory from a vector would lack the alignment before C++17.

@@ -152,6 +152,20 @@ static void changes_equal_a_scan(size_t size, const char *engine) {
     });
     CHECK(visited == routes);
     compare(table, routes, size, random);
+    // A rollback leaves the routes as they were.
+    table.begin();
+    for (int i = 0; i < 100; i++) {
+        const NextHop *former;
+        const Address gateway = random.address(size);
+        if (i % 2)
+            CHECK(table.add(to_prefix(random.prefix(size)), NextHop(gateway.data(), size, 9), true, &former) == 0);
+        else
+            table.remove(to_prefix(std::next(routes.begin(), random.below(unsigned(routes.size())))->first), nullptr, &former);
+    }
+    table.rollback();
+    compare(table, routes, size, random);
+    CHECK(table.commit() == 0);
+    compare(table, routes, size, random);
     CHECK(table.statistics().find(" routes, ") != std::string::npos);
     CHECK(table.clear() == 0);
     compare(table, {}, size, random);
