@@ -118,23 +118,29 @@ impl Programs {
 
     /// Returns the step that builds all programs, in an environment with `env`.
     pub(crate) fn build(&self, env: &[(&'static str, &str)]) -> Step {
-        let mut command = CommandLine::cargo(&["test", "--no-run"]);
-        for (name, value) in env {
-            command = command.env(name, *value);
-        }
-        let packages: Vec<&str> = self.targets.iter().map(|target| &*target.package).collect();
-        for package in dedup(packages) {
-            command = command.args(&["--package", package]);
-        }
-        command = command.args(&["--lib", "--bins", "--tests"]);
-        if !self.features.is_empty() {
-            command = command.args(&["--features", &self.features.join(",")]);
-        }
-        let command = command.args(&["--message-format", "json-render-diagnostics"]);
+        let command = |verb: &[&str], targets: &[&str]| {
+            let mut command = CommandLine::cargo(verb);
+            for (name, value) in env {
+                command = command.env(name, *value);
+            }
+            let packages: Vec<&str> = self.targets.iter().map(|target| &*target.package).collect();
+            for package in dedup(packages) {
+                command = command.args(&["--package", package]);
+            }
+            command = command.args(targets);
+            if !self.features.is_empty() {
+                command = command.args(&["--features", &self.features.join(",")]);
+            }
+            command.args(&["--message-format", "json-render-diagnostics"])
+        };
+        let tests = command(&["test", "--no-run"], &["--lib", "--bins", "--tests"]);
+        // Smoke tests run some; `cargo test` would build a test program of each.
+        let examples = command(&["build"], &["--examples"]);
         let executables = Arc::clone(&self.executables);
         Step::check("build of the tests", move |log| {
             let mut found = BTreeMap::new();
-            let built = command.stream(log, |line| found.extend(executable(line)))?;
+            let built = tests.stream(log, |line| found.extend(executable(line)))?
+                && examples.stream(log, |_| ())?;
             *executables.lock().unwrap_or_else(PoisonError::into_inner) = found;
             if built { Ok(()) } else { Err("the tests do not build: see above".to_owned()) }
         })

@@ -543,8 +543,8 @@ fn interrupted_dump_is_repeated() {
         _ => format!("route append {} via 2001:db8:b::2", route(n)),
     });
     let mut lines: Vec<_> = changes.collect();
-    // The scheduler decides whether a change falls into a dump: the changes go on until one does.
-    for round in 0..20 {
+    // The scheduler decides whether a deletion falls into a dump: the changes go on until one does.
+    for _ in 0..20 {
         std::thread::scope(|scope| {
             let loader = scope.spawn(|| batch(lines.iter().cloned()));
             while !loader.is_finished() {
@@ -557,9 +557,10 @@ fn interrupted_dump_is_repeated() {
         if kernel.counters().interrupted > 0 {
             break;
         }
-        let via = if round % 2 == 0 { "a::3" } else { "b::2" };
-        lines =
-            (0..20_000).map(|n| format!("route replace {} via 2001:db8:{via}", route(n))).collect();
+        // All routes are there, and go and come back one by one.
+        let replace = |n| format!("route replace {} via 2001:db8:a::3", route(n));
+        let pairs = (0..20_000).flat_map(|n| [format!("route del {}", route(n)), replace(n)]);
+        lines = (0..20_000).map(replace).chain(pairs).collect();
     }
     check_against_ip(&mut kernel, &mut recorded, "changes while dumps go on");
     let counters = kernel.counters();
