@@ -18,7 +18,7 @@
 //! **Limits** (RFC 1812, 4.3.2.8; RFC 4443, 2.4(f)) are those of Linux: `icmp_ratelimit` for each
 //! destination, `icmp_msgs_per_sec` and `icmp_msgs_burst` for all together, both for the types of
 //! `icmp_ratemask`. A worker has its share of the total. Too-big errors, which Linux does not limit by
-//! default, have a total of their own. Destinations share 4096 buckets by a keyed hash; IPv6 counts by
+//! default, have a total of their own. Each destination has a bucket (`icmp_buckets.rs`); IPv6 counts by
 //! /64 network, with four times the rate. The clock is the worker's tick of 100 ms.
 
 use std::hash::{BuildHasher, RandomState};
@@ -30,66 +30,16 @@ use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Kind, SIZE};
 use super::hold::HELD;
+use super::icmp_buckets::{Bucket, Destinations, Rate};
 use super::ingress::FrameIngress;
 use super::want::Key;
 use super::{Adjacencies, IcmpLimits, Verdict, flow_v4, flow_v6};
 use crate::stats::{IcmpCounter, WorkerStats};
 
-/// The number of buckets of destinations.
-const SLOTS: usize = 4096;
-/// The errors that a destination may get at once (as in Linux).
-const DESTINATION_BURST: u32 = 6;
-/// Milliseconds in a tick.
-const TICK_MS: u32 = 100;
-/// The cost of an error in the buckets of totals, in tenths.
-const COST: u32 = 10;
+/// The upper half of the keys of IPv4 destinations: of an IPv6 multicast address, to which no error goes.
+const V4_NETWORKS: u64 = 0xff << 56;
 /// The least MTU of an IPv6 link (RFC 8200, 5), which Packet Too Big states at least.
 const LEAST_MTU_V6: u32 = 1280;
-
-/// A token bucket that is filled by the tick.
-#[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
-    credit: u32,
-    /// The tick at which the credit was right.
-    at: u32,
-}
-
-/// The parameters of buckets: credit by the tick, the maximum, and the cost of an error.
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    fill: u32,
-    depth: u32,
-    cost: u32,
-}
-
-impl Rate {
-    /// Makes the rate of a total: a bucket holds two ticks' worth, and at least `burst` errors.
-    fn total(rate: u32, burst: u32) -> Self {
-        let depth = COST.saturating_mul(burst).max(rate.saturating_mul(2));
-        Self {
-            fill: rate,
-            depth: if rate == 0 { 0 } else { depth.max(COST - 1 + rate) },
-            cost: COST,
-        }
-    }
-
-    /// Makes the rate of a destination with these milliseconds between errors; the burst is one more
-    /// tick, so that no fraction is lost.
-    fn destination(interval: u32) -> Self {
-        let depth = interval.saturating_mul(DESTINATION_BURST);
-        Self { fill: TICK_MS, depth, cost: interval }
-    }
-}
-
-impl Bucket {
-    /// Fills the bucket for the ticks since the last call, and returns whether an error is allowed.
-    fn allows(&mut self, rate: Rate, now: u32) -> bool {
-        let ticks = now.wrapping_sub(self.at);
-        self.at = now;
-        self.credit = self.credit.saturating_add(rate.fill.saturating_mul(ticks)).min(rate.depth);
-        self.credit >= rate.cost
-    }
-}
 
 /// A packet whose sender gets an error.
 #[derive(Debug)]
@@ -110,12 +60,10 @@ pub(super) struct IcmpErrors {
     limits: Option<IcmpLimits>,
     total: Bucket,
     unmasked: Bucket,
-    destinations: Box<[Bucket]>,
+    destinations: Destinations,
     pending: Vec<Pending>,
     /// The identification of the next error over IPv4.
     id: u16,
-    /// The key of the hash of destinations.
-    seed: u64,
 }
 
 /// The next step for a packet that is not sent.
@@ -131,20 +79,18 @@ pub(super) enum Admission {
 impl IcmpErrors {
     /// Makes a responder that answers nothing.
     pub(super) fn off() -> Self {
-        let (total, unmasked, pending) = (Bucket::default(), Bucket::default(), Vec::new());
-        let destinations = Box::default();
-        Self { limits: None, total, unmasked, destinations, pending, id: 0, seed: 0 }
+        let (total, unmasked) = (Bucket::default(), Bucket::default());
+        let (destinations, pending) = (Destinations::none(), Vec::new());
+        Self { limits: None, total, unmasked, destinations, pending, id: 0 }
     }
 
     /// Makes a responder with these limits of one worker.
     pub(super) fn new(limits: IcmpLimits) -> Self {
         let pending = Vec::with_capacity(SIZE + HELD);
-        // All buckets are full at the first use.
-        let full = Bucket { credit: u32::MAX, at: 0 };
-        let destinations = vec![full; SLOTS].into();
         let seed = RandomState::new().hash_one(0);
-        let (limits, total, unmasked) = (Some(limits), full, full);
-        Self { limits, total, unmasked, destinations, pending, id: seed as u16, seed }
+        let destinations = Destinations::new(seed);
+        let (limits, total, unmasked) = (Some(limits), Bucket::full(0), Bucket::full(0));
+        Self { limits, total, unmasked, destinations, pending, id: seed as u16 }
     }
 
     /// Replaces the limits, if the router answers.
@@ -233,32 +179,24 @@ impl IcmpErrors {
     /// Takes an error of type `kind` to `to` from the buckets that it needs, if all allow it.
     fn charge(&mut self, limits: IcmpLimits, to: Key, kind: u8, too_big: bool, now: u32) -> bool {
         let (mask, interval, network) = match to {
-            Key::V4(to) => (limits.mask_v4, limits.interval_v4, u64::from(to)),
+            Key::V4(to) => (limits.mask_v4, limits.interval_v4, V4_NETWORKS | u64::from(to)),
             Key::V6(to) => (limits.mask_v6, limits.interval_v6.div_ceil(4), (to >> 64) as u64),
         };
         // Linux never limits Fragmentation Needed (RFC 1191).
         let masked = mask >> (kind & 31) & 1 == 1 && !(too_big && matches!(to, Key::V4(_)));
         if !masked {
-            let rate = Rate::total(limits.unmasked_rate, 0);
-            let allowed = self.unmasked.allows(rate, now);
-            if allowed {
-                self.unmasked.credit -= rate.cost;
-            }
-            return allowed;
+            return self.unmasked.take(Rate::total(limits.unmasked_rate, 0), now);
         }
         let (rate, each) = (Rate::total(limits.rate, limits.burst), Rate::destination(interval));
-        let seed = self.seed;
-        let hash = (network ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-        let hash = (hash ^ seed).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        let Some(slot) = self.destinations.get_mut((hash >> 52) as usize % SLOTS) else {
-            return false;
-        };
-        if (interval > 0 && !slot.allows(each, now)) || !self.total.allows(rate, now) {
-            return false;
+        if interval == 0 {
+            return self.total.take(rate, now);
         }
-        slot.credit -= if interval > 0 { each.cost } else { 0 };
-        self.total.credit -= rate.cost;
-        true
+        let Some(bucket) = self.destinations.bucket(network, now) else { return false };
+        let allowed = bucket.allows(each, now) && self.total.take(rate, now);
+        if allowed {
+            bucket.pay(each);
+        }
+        allowed
     }
 
     /// Turns the frame of a packet into the error about it, from `source` over a link with this MTU;

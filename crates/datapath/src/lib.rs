@@ -32,6 +32,7 @@
 //! | `sample` | destinations that are sampled for the auditor |
 //! | `forwarding` | packets of a port to which this machine is no router |
 //! | `fragment` | IPv4 packets over the next link's MTU, sent in parts |
+//! | `icmp_buckets` | the token buckets of ICMP errors |
 //! | `icmp_errors` | the packets whose senders get an ICMP error |
 //! | `icmp_limits` | the limits of ICMP errors |
 //! | `answer` | sends those errors |
@@ -62,6 +63,7 @@ mod fragment;
 mod group;
 mod hold;
 mod hook;
+mod icmp_buckets;
 mod icmp_errors;
 mod icmp_limits;
 mod ingress;
