@@ -16,8 +16,8 @@
 //! ```
 //!
 //! For IPv6 it has two arguments of 64 bits, the upper and the lower half. Addresses are numbers of the host's order. The
-//! answer is the hop, 0 without a route. The `asm` keeps the compiler from passing no argument. Compiled by `clang -g`, which keeps the function's type, it is loaded by any
-//! loader, and attached to any device; neither has to know this crate.
+//! answer is the hop, 0 without a route. The `asm` keeps the compiler from passing no argument. Compiled by `clang -g`,
+//! which keeps the function's type, it is loaded by any loader, and attached to any device; neither has to know this crate.
 //!
 //! The table changes in place. If it outgrows its arrays ([`Publication::Replaced`](crate::Publication::Replaced)), call
 //! [`replace`](Attachment::replace): between the two programs, some microseconds, their own function is called.

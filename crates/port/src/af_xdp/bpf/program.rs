@@ -111,14 +111,11 @@ impl Program {
         let attr = sys::ProgramLoad {
             program_type: EXTENSION,
             btf_fd: types.as_raw_fd() as u32,
-            function_size: size_of::<sys::FunctionInfo>() as u32,
-            functions: functions.as_ptr() as u64,
-            function_count: 1,
             target_function: function.number,
             target_program_fd: function.program.as_raw_fd() as u32,
             ..Default::default()
         };
-        Self::load_as(&attr, name, code)
+        Self::load_as(&attr, &functions, name, code)
     }
 
     fn load_with(name: &str, code: &Code<'_>, flags: u32) -> Result<Self, LoadError> {
@@ -132,17 +129,25 @@ impl Program {
         flags: u32,
     ) -> Result<Self, LoadError> {
         let attr = sys::ProgramLoad { program_type, attach_type, flags, ..Default::default() };
-        Self::load_as(&attr, name, code)
+        Self::load_as(&attr, &[], name, code)
     }
 
-    fn load_as(kind: &sys::ProgramLoad, name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
+    /// Loads the code with the fields of `kind` that are not of the code, and the types of its functions.
+    fn load_as(
+        kind: &sys::ProgramLoad,
+        functions: &[sys::FunctionInfo],
+        name: &str,
+        code: &Code<'_>,
+    ) -> Result<Self, LoadError> {
         // The log costs time and can itself fail if it is too small, so it is requested only after
         // an error.
-        match Self::attempt(kind, name, code, None) {
+        match Self::attempt(kind, functions, name, code, None) {
             Ok(fd) => Ok(Self { fd }),
             Err(error) => {
                 let mut log = vec![0; LOG];
-                let cause = Self::attempt(kind, name, code, Some(&mut log)).err().unwrap_or(error);
+                let cause = Self::attempt(kind, functions, name, code, Some(&mut log))
+                    .err()
+                    .unwrap_or(error);
                 let len = log.iter().position(|&b| b == 0).unwrap_or(LOG);
                 let log = String::from_utf8_lossy(&log[..len]).into_owned();
                 Err(LoadError { cause, log })
@@ -150,9 +155,9 @@ impl Program {
         }
     }
 
-    /// Loads once. `kind` has what is not of the code; the functions it points to live, and are as many as it states.
     fn attempt(
         kind: &sys::ProgramLoad,
+        functions: &[sys::FunctionInfo],
         name: &str,
         code: &Code<'_>,
         log: Option<&mut [u8]>,
@@ -162,6 +167,9 @@ impl Program {
             code: code.bytes().as_ptr() as u64,
             license: LICENSE.as_ptr() as u64,
             name: sys::name(name),
+            function_size: size_of::<sys::FunctionInfo>() as u32,
+            functions: functions.as_ptr() as u64,
+            function_count: functions.len() as u32,
             ..*kind
         };
         if let Some(log) = log {
@@ -174,8 +182,8 @@ impl Program {
         // SAFETY:
         // - the arm of this command, which makes a descriptor;
         // - it reads 8 bytes an instruction, `Code::len` being the number of
-        //   whole ones in `bytes`, the license up to its NUL, and the functions of `kind`, which the
-        //   callers of this private function keep;
+        //   whole ones in `bytes`, the license up to its NUL, and the slice `functions`;
+        // - `kind` has no other pointer: its callers set numbers and descriptors only;
         // - it writes at most `log_size` bytes to the exclusive slice `log`.
         unsafe { sys::open(Command::ProgramLoad, &mut attr) }
     }
