@@ -9,12 +9,23 @@ use std::env;
 use std::error::Error;
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use feed::Options;
 use fingerpost_lpm::LpmMap;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "database: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let file = arguments.next().ok_or("usage: database FILE ADDRESS…")?;
     let table = feed::load(&file, &Options::default())?;
