@@ -108,17 +108,17 @@ fn packet6(traffic_class: u8) -> Vec<u8> {
 
 #[test]
 fn rate_is_kept_and_nothing_is_lost_meanwhile() {
-    // A frame each millisecond.
-    let mut queued = Queued::new(Some(FRAME * 8 * 1000));
+    // A frame each 2 ms.
+    let mut queued = Queued::new(Some(FRAME * 8 * 500));
     let counted = queued.rig.pass((0..64).map(|_| packet(0, 0)));
-    // A late worker makes up for 2 ms.
+    // A late worker makes up for 4 ms.
     let first = counted.sent();
     assert!((1..=4).contains(&first), "{first}");
     assert_eq!((counted.dropped(), queued.rig.worker.held() as u64), (0, 64 - first));
     let waiting = queued.counters.snapshot()[TrafficClass::Default as usize];
     assert_eq!((waiting.waiting, waiting.waiting_bytes), (64 - first, (64 - first) * FRAME));
     for _ in 0..10 {
-        queued.advance(MS);
+        queued.advance(2 * MS);
         assert_eq!(queued.rig.pass([[0u8; 0]; 0]).sent(), 1);
     }
     assert_eq!(queued.left().len() as u64, first + 10);
@@ -126,7 +126,7 @@ fn rate_is_kept_and_nothing_is_lost_meanwhile() {
 
 #[test]
 fn classes_leave_in_their_order_and_other_ports_have_no_queue() {
-    let mut queued = Queued::new(Some(FRAME * 8 * 1000));
+    let mut queued = Queued::new(Some(FRAME * 8 * 500));
     queued.rig.pass((0..10).map(|_| packet(0, 0)));
     queued.left();
     // Requests with DSCP 10 and 40, others with those DSCPs, control packets of both families.
@@ -140,11 +140,11 @@ fn classes_leave_in_their_order_and_other_ports_have_no_queue() {
     ];
     let counted = queued.rig.pass(waiting);
     assert_eq!((counted.sent(), counted.dropped()), (0, 0));
-    queued.advance(4 * MS);
+    queued.advance(8 * MS);
     queued.rig.pass([[0u8; 0]; 0]);
-    // 2 ms are made up for, and the link is free at their end.
+    // 4 ms are made up for, and the link is free at their end.
     assert_eq!(queued.left(), [192, 224, 160]);
-    queued.advance(2 * MS);
+    queued.advance(4 * MS);
     queued.rig.pass([[0u8; 0]; 0]);
     assert_eq!(queued.left()[0], 40);
     // 192.0.2.0/24 is behind port 0.
