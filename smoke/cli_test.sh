@@ -46,6 +46,12 @@ cmp "$work/first" "$work/second" || fail "the generator does not repeat itself"
 ! cmp -s "$work/first" "$work/third" || fail "two seeds, one table"
 sizes=$("$program" table info -j "$work/first" | json 'print(d["v4"]["prefixes"], d["v6"]["prefixes"])')
 [ "$sizes" = "20000 5000" ] || fail "requested 20000 and 5000 routes, got $sizes"
+loads=$("$program" table info --loads -j "$work/first" | json '
+v4, v6 = d["v4"]["loads"], d["v6"]["loads"]
+print(*(sum(n.values()) for n in (v4["addresses_by_loads"], v4["routes_by_loads"], v6["routes_by_loads"])))')
+[ "$loads" = "4294967296 20000 5000" ] || fail "loads of $loads addresses and routes"
+"$program" table info --loads --engine dir24_8 -4 "$work/first" | has_line '^  addresses by loads  1: ' ||
+    fail "table info --loads prints no shares"
 
 # A reader that leaves is no error; a disk that is full is.
 "${generate[@]}" 2>"$work/err" | head -n 1 >/dev/null

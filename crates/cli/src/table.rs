@@ -2,7 +2,7 @@
 //!
 //! `info` prints the contents and the costs of a table: prefixes by length, next hops, the bytes of
 //! each array that a lookup may touch, the times of loading and building, the engine and why it was
-//! chosen, and the costs of other engines. `generate` writes the synthetic table of the demo.
+//! chosen, the costs of other engines, and the loads of lookups. `generate` writes the synthetic table of the demo.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
@@ -21,8 +21,10 @@ use crate::tables::{self, TableArgs, Tables};
 mod alternatives;
 mod convert;
 pub(crate) mod image;
+mod loads;
 
 use alternatives::Alternative;
+use loads::LoadSummary;
 
 /// The arguments of `table`.
 #[derive(clap::Args)]
@@ -58,6 +60,9 @@ struct InfoArgs {
     /// of each
     #[arg(long)]
     alternatives: bool,
+    /// Also count the loads of the lookups of all routes, and of all IPv4 addresses
+    #[arg(long)]
+    loads: bool,
     #[command(flatten)]
     table_args: TableArgs,
 }
@@ -122,6 +127,9 @@ struct FamilySummary {
     bytes_per_prefix: f64,
     build_seconds: f64,
     build_threads: usize,
+    /// With `--loads`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loads: Option<LoadSummary>,
 }
 
 #[derive(Debug, Serialize)]
@@ -243,6 +251,7 @@ fn family<A: Family>(rib: &Rib<A>, args: &InfoArgs) -> anyhow::Result<Option<Fam
         bytes_per_prefix: bytes as f64 / rib.len() as f64,
         build_seconds: built.took.as_secs_f64(),
         build_threads: built.threads,
+        loads: args.loads.then(|| LoadSummary::count(&built.fib, rib)),
     }))
 }
 
@@ -293,6 +302,9 @@ fn write(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
             "  {:<20}in {:.3} s by {threads} thread{plural}",
             "built", family.build_seconds
         )?;
+        for line in family.loads.iter().flat_map(LoadSummary::lines) {
+            writeln!(out, "  {line}")?;
+        }
     }
     Ok(())
 }

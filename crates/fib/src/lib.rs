@@ -20,6 +20,7 @@
 //! | [`Fibs`], [`FibsUpdater`] | the same for many tables, which share equal parts |
 //! | [`Publisher`], [`Reader`] | one writer, many readers, wait-free |
 //! | [`WordFiles`], [`MappedWords`] | memory for a table that other programs read too |
+//! | [`LoadCounts`] | how many loads the lookups of all routes and addresses need |
 //! | [`image`] | frozen tables in a file, loaded again without the routes |
 //! | [`Full`] | the one error: a limit of a layout, never a wrong answer |
 //!
@@ -76,6 +77,7 @@ mod holes;
 mod hop;
 pub mod image;
 mod item;
+mod load_counts;
 #[cfg(all(feature = "std", target_os = "linux"))]
 mod mapped;
 mod pool;
@@ -105,6 +107,7 @@ pub use fibs::Fibs;
 #[cfg(feature = "std")]
 pub use fibs::FibsUpdater;
 pub use hop::{Hop, HopTable};
+pub use load_counts::LoadCounts;
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use mapped::{MappedWords, WordFile, WordFiles};
 pub use prefix::{BadPrefix, Prefix};
