@@ -7,14 +7,6 @@
 # `forward COUNT SOURCE DESTINATION [MAC]`: the hosts where packets arrive that do; `refused`: that do not.
 forward() { packets forward "$prefix" "$work/others" "$1" "$@"; }
 refused() { packets forward "$prefix" "$work/others" 5 0 "$@"; }
-multicast_group() { # FORWARD-ARGUMENTS...
-    launch router "$python" "$here/smoke/selftests_packets.py" multicast from=r0 to=r1 source=10.0.0.2 group=225.1.2.3 \
-        source6=fd00::2 group6=ff0e::3 >"$work/multicast" 2>"$work/multicast.log"
-    wait_for 20 grep -q ready "$work/multicast" || fail "no multicast routes: $(cat "$work/multicast.log")"
-    forward 5 "$@" 01:02:03:04:05:06
-    kill "$launched"
-    wait "$launched" || true
-}
 link_local_destination() {
     within router ip neigh replace 169.254.1.1 lladdr 00:11:22:33:44:55 dev r1
     within router ip route add 169.254.1.0/24 dev r1
@@ -27,9 +19,6 @@ router_cases() {
     try router.sh ping_ipv4 8 pings 10.0.1.2
     try router.sh ping_ipv6 8 pings fd00:1::2
     try router.sh sip_in_class_e 5 forward 5 240.0.0.1 10.0.1.2
-    # The kernel routes multicast packets, also with the router on.
-    try router.sh "mc_mac_mismatch IPv4" 0 multicast_group 10.0.0.2 225.1.2.3
-    try router.sh "mc_mac_mismatch IPv6" 0 multicast_group fd00::2 ff0e::3
     try router.sh ipv4_sip_equal_dip 5 forward 5 10.0.1.2 10.0.1.2
     try router.sh ipv6_sip_equal_dip 5 forward 5 fd00:1::2 fd00:1::2
     # The kernel forwards packets to link-local addresses, also with the router on.
