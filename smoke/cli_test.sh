@@ -52,6 +52,15 @@ print(*(sum(n.values()) for n in (v4["addresses_by_loads"], v4["routes_by_loads"
 [ "$loads" = "4294967296 20000 5000" ] || fail "loads of $loads addresses and routes"
 "$program" table info --loads --engine dir24_8 -4 "$work/first" | has_line '^  addresses by loads  1: ' ||
     fail "table info --loads prints no shares"
+chunks=$("$program" table info --engine D16R -4 -j "$work/first" | json '
+v4 = d["v4"]
+chunks, items = v4["chunks"], {part["name"]: part["items"] for part in v4["parts"]}
+assert sum(n["chunks"] for n in chunks["by_ranges"]) == chunks["chunks"] > 1000, chunks
+assert all(items[f["name"]] == f["stored_ranges"] <= f["ranges"] for f in chunks["formats"]), chunks
+print(round(65536 * (1 - chunks["direct_coverage"])) - chunks["chunks"])')
+[ "$chunks" = 0 ] || fail "the direct coverage is not that of the chunks: $chunks"
+"$program" table info --engine D16R -4 "$work/first" | has_line '^    short ranges .* chunks stored, ' ||
+    fail "table info prints no chunks"
 
 # A reader that leaves is no error; a disk that is full is.
 "${generate[@]}" 2>"$work/err" | head -n 1 >/dev/null

@@ -19,11 +19,13 @@ use serde::Serialize;
 use crate::tables::{self, TableArgs, Tables};
 
 mod alternatives;
+mod chunks;
 mod convert;
 pub(crate) mod image;
 mod loads;
 
 use alternatives::Alternative;
+use chunks::ChunkSummary;
 use loads::LoadSummary;
 
 /// The arguments of `table`.
@@ -125,6 +127,9 @@ struct FamilySummary {
     parts: Vec<PartSummary>,
     bytes: usize,
     bytes_per_prefix: f64,
+    /// Of a DXR table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunks: Option<ChunkSummary>,
     build_seconds: f64,
     build_threads: usize,
     /// With `--loads`.
@@ -249,6 +254,7 @@ fn family<A: Family>(rib: &Rib<A>, args: &InfoArgs) -> anyhow::Result<Option<Fam
             .collect(),
         bytes,
         bytes_per_prefix: bytes as f64 / rib.len() as f64,
+        chunks: built.fib.engine().chunks().as_ref().map(ChunkSummary::of),
         build_seconds: built.took.as_secs_f64(),
         build_threads: built.threads,
         loads: args.loads.then(|| LoadSummary::count(&built.fib, rib)),
@@ -295,6 +301,9 @@ fn write(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
             "  {:<20}{:>12} bytes {:>12.3} per prefix",
             "total", family.bytes, family.bytes_per_prefix
         )?;
+        for line in family.chunks.iter().flat_map(ChunkSummary::lines) {
+            writeln!(out, "  {line}")?;
+        }
         let threads = family.build_threads;
         let plural = if threads == 1 { "" } else { "s" };
         writeln!(

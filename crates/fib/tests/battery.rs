@@ -7,10 +7,12 @@
 //!
 //! `FINGERPOST_ENGINES=NAME,…` restricts the battery to some engines during work on them.
 
-// A module and not a program of its own, because every engine of every family is compiled into
-// each program.
+// Modules and not programs of their own, because every engine of every family is compiled into each
+// program.
 #[path = "battery/corners.rs"]
 mod corners;
+#[path = "battery/loads.rs"]
+mod loads;
 mod tables;
 
 use std::collections::BTreeMap;

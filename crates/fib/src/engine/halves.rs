@@ -17,7 +17,7 @@
 use alloc::vec::Vec;
 
 use super::dxr::{Dxr, DxrBuilder, Entry, Shape, estimate};
-use super::{Builder, Engine, Part, Step};
+use super::{Builder, Chunks, Engine, Part, Step};
 use crate::image::{BadImage, Loadable, PartReader, PartWriter, Storable};
 use crate::runs::Run;
 use crate::{Addr, FamilyLayout, Full, Hop, Prefix};
@@ -83,6 +83,11 @@ impl<A: FamilyLayout, E: Entry> Engine<A> for Halves<A, E> {
         let below =
             self.lower.parts().into_iter().map(|part| Part { name: below(part.name), ..part });
         self.upper.parts().into_iter().chain(below).collect()
+    }
+
+    /// Those of the upper halves.
+    fn chunks(&self) -> Option<Chunks> {
+        Some(self.upper.count_chunks())
     }
 
     fn trace(&self, addr: A, steps: &mut Vec<Step>) -> Hop {

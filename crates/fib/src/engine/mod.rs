@@ -53,6 +53,7 @@ use crate::runs::Run;
 use crate::{Addr, Full, Hop, Prefix, Rib};
 
 pub mod binary;
+mod chunks;
 pub mod dir24_8;
 pub mod dxr;
 pub mod hac;
@@ -77,6 +78,7 @@ pub mod sail6;
 pub mod sail6_large;
 pub mod treebitmap;
 
+pub use chunks::{ChunkFormat, Chunks};
 pub use leaf::Leaf;
 use overlap::Overlapped;
 
@@ -118,6 +120,11 @@ pub trait Engine<A: Addr>: Any + Send + Sync {
 
     /// Lists the arrays that lookups may touch.
     fn parts(&self) -> Vec<Part>;
+
+    /// Counts the chunks of a DXR table (that of the upper halves, if there are two); `None` for other engines.
+    fn chunks(&self) -> Option<Chunks> {
+        None
+    }
 
     /// Looks `addr` up and appends every load to `steps`: a slow version of
     /// [`lookup`](Self::lookup) for explanation and counting.

@@ -48,12 +48,13 @@ use entry::{Kind, Split, Target};
 use search::{GROUP, last_not_above, lockstep};
 pub use shape::{BadShape, Shape};
 
-use super::{Engine, Part, Step};
+use super::{Chunks, Engine, Part, Step};
 use crate::image::Storable;
 use crate::table::Table;
 use crate::{FamilyLayout, Full, Hop, RangeEntry};
 
 mod builder;
+mod chunks;
 mod entry;
 pub(crate) mod estimate;
 mod image;
@@ -211,6 +212,10 @@ impl<A: FamilyLayout, E: Entry> Engine<A> for Dxr<A, E> {
             Part::of("long ranges", &self.long),
             Part::of("wide ranges", &self.wide),
         ])
+    }
+
+    fn chunks(&self) -> Option<Chunks> {
+        Some(self.count_chunks())
     }
 
     fn trace(&self, addr: A, steps: &mut Vec<Step>) -> Hop {

@@ -1,0 +1,47 @@
+//! The numbers of the chunks of a DXR table, before and after equal ones are stored once.
+//!
+//! The thesis has the numbers of chunks and of their ranges, which it calls range fragments, the longest
+//! chunk, and the sizes of short and long ranges after equal chunks are shared (section 3.5, table 3.2,
+//! figures 3.9 and 3.10); the web page has the chunks by their length, and `rt.stat`.
+
+use alloc::vec::Vec;
+
+/// The chunks of a DXR table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunks {
+    /// The number of first parts of an address, 2^K, each of which has a hop or a chunk.
+    pub indices: usize,
+    /// The chunks by the format of their ranges.
+    pub formats: Vec<ChunkFormat>,
+    /// The ranges of the longest chunk; 0 if there is none.
+    pub longest: usize,
+    /// The chunks by their length: `by_ranges[i]` have more than 2^i ranges, and at most 2^(i + 1).
+    pub by_ranges: Vec<usize>,
+}
+
+/// The chunks of one format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkFormat {
+    /// The name of the ranges, as of their [`Part`](crate::engine::Part).
+    pub name: &'static str,
+    /// The number of chunks.
+    pub chunks: usize,
+    /// The ranges of them all.
+    pub ranges: usize,
+    /// The number of different chunks, which are stored.
+    pub stored_chunks: usize,
+    /// The ranges of the different chunks.
+    pub stored_ranges: usize,
+}
+
+impl Chunks {
+    /// Returns the number of chunks of all formats.
+    pub fn chunks(&self) -> usize {
+        self.formats.iter().map(|format| format.chunks).sum()
+    }
+
+    /// Returns the share of the address space whose answers are in the first stage, 0 to 1.
+    pub fn direct_coverage(&self) -> f64 {
+        1.0 - self.chunks() as f64 / self.indices as f64
+    }
+}
