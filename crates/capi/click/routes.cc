@@ -238,6 +238,16 @@ std::string RouteTable::statistics() {
                  all.parts[i].bytes);
         text += line;
     }
+    fp_chunks chunks;
+    if (!fp_table_chunks(_table, _family, &chunks) && chunks.chunks) {
+        snprintf(line, sizeof line, "The first stage resolves %.1f%% of the addresses\n",
+                 100 * chunks.direct_coverage);
+        text += line;
+        snprintf(line, sizeof line, "Chunks: %zu with %zu ranges, of which %zu with %zu are stored; the longest has %zu\n",
+                 chunks.chunks, chunks.ranges, chunks.stored_chunks, chunks.stored_ranges,
+                 chunks.longest);
+        text += line;
+    }
     for (int i = 0; i < FP_LOADS; i++) {
         if (!all.loads[i])
             continue;

@@ -138,6 +138,23 @@ typedef struct fp_statistics {
   size_t loads[FP_LOADS];
 } fp_statistics;
 
+// The chunks of a DXR table ("D16R", "D12X8R/64": of the upper halves), before and after equal ones are
+// stored once. All is 0 with another engine.
+typedef struct fp_chunks {
+  // The share of the address space that needs no chunk, 0 to 1.
+  double direct_coverage;
+  // The number of chunks.
+  size_t chunks;
+  // The ranges of them all.
+  size_t ranges;
+  // The number of different chunks, which are stored.
+  size_t stored_chunks;
+  // The ranges of the different chunks.
+  size_t stored_ranges;
+  // The ranges of the longest chunk.
+  size_t longest;
+} fp_chunks;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -368,6 +385,9 @@ enum fp_status fp_reader_open(const char *path,
 enum fp_status fp_table_statistics(const struct fp_table *table,
                                    int family,
                                    struct fp_statistics *statistics);
+
+// Counts the chunks of the committed table of a family (AF_INET, AF_INET6). O(2^K).
+enum fp_status fp_table_chunks(const struct fp_table *table, int family, struct fp_chunks *chunks);
 
 #ifdef __cplusplus
 }  // extern "C"

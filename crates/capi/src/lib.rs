@@ -41,7 +41,9 @@ pub use reader::{
     fp_reader_lookup_many4_network, fp_reader_lookup_many6, fp_reader_lookup_many6_network,
     fp_reader_lookup4, fp_reader_lookup6, fp_reader_new, fp_reader_pointer,
 };
-pub use statistics::{FP_LOADS, FP_PARTS, Part, Statistics, fp_table_statistics};
+pub use statistics::{
+    Chunks, FP_LOADS, FP_PARTS, Part, Statistics, fp_table_chunks, fp_table_statistics,
+};
 pub use status::{Status, fp_error_message, fp_version};
 pub use table::{
     Change, FP_NO_ROUTE, LabelKind, Table, fp_table_apply, fp_table_commit, fp_table_count,

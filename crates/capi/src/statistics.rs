@@ -3,6 +3,9 @@
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
+use fib::LoadCounts;
+use fib::engine::ChunkFormat;
+
 use crate::argument::required;
 use crate::prefix::is_v6;
 use crate::status::{Status, guard};
@@ -46,6 +49,25 @@ pub struct Statistics {
     pub loads: [usize; FP_LOADS],
 }
 
+/// The chunks of a DXR table ("D16R", "D12X8R/64": of the upper halves), before and after equal ones are
+/// stored once. All is 0 with another engine.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Chunks {
+    /// The share of the address space that needs no chunk, 0 to 1.
+    pub direct_coverage: f64,
+    /// The number of chunks.
+    pub chunks: usize,
+    /// The ranges of them all.
+    pub ranges: usize,
+    /// The number of different chunks, which are stored.
+    pub stored_chunks: usize,
+    /// The ranges of the different chunks.
+    pub stored_ranges: usize,
+    /// The ranges of the longest chunk.
+    pub longest: usize,
+}
+
 /// Computes the statistics of a family (AF_INET, AF_INET6). O(routes).
 #[unsafe(no_mangle)]
 pub extern "C" fn fp_table_statistics(
@@ -64,13 +86,16 @@ pub extern "C" fn fp_table_statistics(
 fn of<A: Side>(table: &Table) -> Statistics {
     let updater = A::of(table);
     let (rib, fib) = (updater.rib(), updater.fib());
-    let (mut coverage, mut outer, mut loads) = (0.0, None, [0; FP_LOADS]);
+    let (mut coverage, mut outer) = (0.0, None);
     for (prefix, _) in rib {
         if !outer.is_some_and(|outer: fib::Prefix<A>| outer.covers(prefix)) {
             outer = Some(prefix);
             coverage += 0.5_f64.powi(prefix.len() as i32);
         }
-        loads[fib.trace(prefix.addr()).1.len().min(FP_LOADS - 1)] += 1;
+    }
+    let mut loads = [0; FP_LOADS];
+    for (count, routes) in LoadCounts::of_routes(fib, rib).iter() {
+        loads[count.min(FP_LOADS - 1)] += routes as usize;
     }
     let mut parts = [Part { name: [0; 32], items: 0, bytes: 0 }; FP_PARTS];
     for (place, part) in parts.iter_mut().zip(fib.parts()) {
@@ -84,6 +109,46 @@ fn of<A: Side>(table: &Table) -> Statistics {
         engine: text(&fib.name()),
         parts,
         loads,
+    }
+}
+
+/// Counts the chunks of the committed table of a family (AF_INET, AF_INET6). O(2^K).
+#[unsafe(no_mangle)]
+pub extern "C" fn fp_table_chunks(
+    table: Option<&Table>,
+    family: c_int,
+    chunks: Option<&mut MaybeUninit<Chunks>>,
+) -> Status {
+    guard(|| {
+        let (table, place) = (required(table, "table")?, required(chunks, "chunks")?);
+        place.write(of_chunks(if is_v6(family)? {
+            <u128 as Side>::of(table).fib().engine().chunks()
+        } else {
+            <u32 as Side>::of(table).fib().engine().chunks()
+        }));
+        Ok(Status::Ok)
+    })
+}
+
+fn of_chunks(counts: Option<fib::engine::Chunks>) -> Chunks {
+    let Some(counts) = counts else {
+        return Chunks {
+            direct_coverage: 0.0,
+            chunks: 0,
+            ranges: 0,
+            stored_chunks: 0,
+            stored_ranges: 0,
+            longest: 0,
+        };
+    };
+    let sum = |number: fn(&ChunkFormat) -> usize| counts.formats.iter().map(number).sum();
+    Chunks {
+        direct_coverage: counts.direct_coverage(),
+        chunks: counts.chunks(),
+        ranges: sum(|format| format.ranges),
+        stored_chunks: sum(|format| format.stored_chunks),
+        stored_ranges: sum(|format| format.stored_ranges),
+        longest: counts.longest,
     }
 }
 

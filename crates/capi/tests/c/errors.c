@@ -62,6 +62,9 @@ int main(int count, char **arguments) {
     FAILS(fp_table_visit(table, 99, never, NULL), FP_STATUS_ARGUMENT, "family 99");
     FAILS(fp_table_visit(table, AF_INET, NULL, NULL), FP_STATUS_ARGUMENT, "visit is NULL");
     FAILS(fp_table_statistics(table, -1, NULL), FP_STATUS_ARGUMENT, "statistics is NULL");
+    FAILS(fp_table_chunks(table, AF_INET, NULL), FP_STATUS_ARGUMENT, "chunks is NULL");
+    fp_chunks chunks;
+    FAILS(fp_table_chunks(table, 99, &chunks), FP_STATUS_ARGUMENT, "family");
     CHECK(fp_table_count(table, AF_INET) == 1 && fp_table_count(table, 99) == 0 && !fp_table_passed(NULL));
 
     /* More labels than the engine's layout has: the routes stay, and the reader's table. */

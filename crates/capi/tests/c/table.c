@@ -128,6 +128,13 @@ static void visits(void) {
     size_t loads = 0;
     for (int i = 0; i < FP_LOADS; i++) loads += statistics.loads[i];
     CHECK(loads == 4 && statistics.loads[0] == 0);
+    // 10.1.0.0/16 has a chunk of three ranges.
+    fp_chunks chunks;
+    CHECK(fp_table_chunks(table, AF_INET, &chunks) == FP_STATUS_OK);
+    CHECK(chunks.chunks == 1 && chunks.ranges == 3 && chunks.longest == 3);
+    CHECK(chunks.stored_chunks == 1 && chunks.stored_ranges == 3 && chunks.direct_coverage == 65535.0 / 65536);
+    // The engine of IPv6 has none.
+    CHECK(fp_table_chunks(table, AF_INET6, &chunks) == FP_STATUS_OK && !chunks.chunks && !chunks.direct_coverage);
     fp_table_free(table);
 }
 
