@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
 use fib::LoadCounts;
-use fib::engine::ChunkFormat;
+use fib::engine::ChunkCounts;
 
 use crate::argument::required;
 use crate::prefix::is_v6;
@@ -52,7 +52,7 @@ pub struct Statistics {
 /// The chunks of a DXR table ("D16R", "D12X8R/64": of the upper halves), before and after equal ones are
 /// stored once. All is 0 with another engine.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Chunks {
     /// The share of the address space that needs no chunk, 0 to 1.
     pub direct_coverage: f64,
@@ -121,35 +121,20 @@ pub extern "C" fn fp_table_chunks(
 ) -> Status {
     guard(|| {
         let (table, place) = (required(table, "table")?, required(chunks, "chunks")?);
-        place.write(of_chunks(if is_v6(family)? {
+        let counts = if is_v6(family)? {
             <u128 as Side>::of(table).fib().engine().chunks()
         } else {
             <u32 as Side>::of(table).fib().engine().chunks()
-        }));
+        };
+        place.write(counts.as_ref().map(of_chunks).unwrap_or_default());
         Ok(Status::Ok)
     })
 }
 
-fn of_chunks(counts: Option<fib::engine::Chunks>) -> Chunks {
-    let Some(counts) = counts else {
-        return Chunks {
-            direct_coverage: 0.0,
-            chunks: 0,
-            ranges: 0,
-            stored_chunks: 0,
-            stored_ranges: 0,
-            longest: 0,
-        };
-    };
-    let sum = |number: fn(&ChunkFormat) -> usize| counts.formats.iter().map(number).sum();
-    Chunks {
-        direct_coverage: counts.direct_coverage(),
-        chunks: counts.chunks(),
-        ranges: sum(|format| format.ranges),
-        stored_chunks: sum(|format| format.stored_chunks),
-        stored_ranges: sum(|format| format.stored_ranges),
-        longest: counts.longest,
-    }
+fn of_chunks(counts: &fib::engine::Chunks) -> Chunks {
+    let ChunkCounts { chunks, ranges, stored_chunks, stored_ranges } = counts.total();
+    let (direct_coverage, longest) = (counts.direct_coverage(), counts.longest);
+    Chunks { direct_coverage, chunks, ranges, stored_chunks, stored_ranges, longest }
 }
 
 /// Returns the first bytes of a text with a zero at its end.

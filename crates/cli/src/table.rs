@@ -254,7 +254,7 @@ fn family<A: Family>(rib: &Rib<A>, args: &InfoArgs) -> anyhow::Result<Option<Fam
             .collect(),
         bytes,
         bytes_per_prefix: bytes as f64 / rib.len() as f64,
-        chunks: built.fib.engine().chunks().as_ref().map(ChunkSummary::of),
+        chunks: built.fib.engine().chunks().as_ref().map(ChunkSummary::from),
         build_seconds: built.took.as_secs_f64(),
         build_threads: built.threads,
         loads: args.loads.then(|| LoadSummary::count(&built.fib, rib)),

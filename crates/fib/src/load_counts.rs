@@ -15,6 +15,7 @@
 
 use alloc::vec::Vec;
 
+use crate::engine::Step;
 use crate::factory::Family;
 use crate::fib::Fib;
 use crate::rib::Rib;
@@ -80,7 +81,7 @@ impl LoadCounts {
         self.by_loads.iter().sum()
     }
 
-    fn loads<A: Family>(fib: &Fib<A>, addr: A, steps: &mut Vec<crate::engine::Step>) -> usize {
+    fn loads<A: Family>(fib: &Fib<A>, addr: A, steps: &mut Vec<Step>) -> usize {
         steps.clear();
         fib.engine().trace(addr, steps);
         steps.len()

@@ -1,6 +1,6 @@
 //! The chunks of a DXR table, as `table info` prints them: before and after equal ones are stored once.
 
-use fib::engine::{ChunkFormat, Chunks};
+use fib::engine::{ChunkCounts, Chunks};
 use serde::Serialize;
 
 /// The chunks of a DXR table.
@@ -8,24 +8,28 @@ use serde::Serialize;
 pub(super) struct ChunkSummary {
     /// The share of the address space whose answers are in the first stage, 0 to 1.
     direct_coverage: f64,
-    chunks: usize,
-    ranges: usize,
-    stored_chunks: usize,
-    stored_ranges: usize,
+    #[serde(flatten)]
+    total: CountSummary,
     longest: usize,
     formats: Vec<FormatSummary>,
     /// The chunks with more than half of `ranges` and at most as many.
     by_ranges: Vec<LengthSummary>,
 }
 
-/// The chunks of one format of ranges.
 #[derive(Debug, Serialize)]
-struct FormatSummary {
-    name: &'static str,
+struct CountSummary {
     chunks: usize,
     ranges: usize,
     stored_chunks: usize,
     stored_ranges: usize,
+}
+
+/// The chunks of one format of ranges.
+#[derive(Debug, Serialize)]
+struct FormatSummary {
+    name: &'static str,
+    #[serde(flatten)]
+    counts: CountSummary,
 }
 
 #[derive(Debug, Serialize)]
@@ -34,42 +38,46 @@ struct LengthSummary {
     chunks: usize,
 }
 
-impl ChunkSummary {
-    pub(super) fn of(counts: &Chunks) -> Self {
-        let sum = |number: fn(&ChunkFormat) -> usize| counts.formats.iter().map(number).sum();
-        let format = |format: &ChunkFormat| FormatSummary {
-            name: format.name,
-            chunks: format.chunks,
-            ranges: format.ranges,
-            stored_chunks: format.stored_chunks,
-            stored_ranges: format.stored_ranges,
-        };
-        let by_ranges = counts.by_ranges.iter().enumerate();
+impl From<ChunkCounts> for CountSummary {
+    fn from(counts: ChunkCounts) -> Self {
+        let ChunkCounts { chunks, ranges, stored_chunks, stored_ranges } = counts;
+        Self { chunks, ranges, stored_chunks, stored_ranges }
+    }
+}
+
+impl From<&Chunks> for ChunkSummary {
+    fn from(chunks: &Chunks) -> Self {
+        let formats = chunks.formats.iter();
+        let by_ranges = chunks.by_ranges.iter().enumerate();
         Self {
-            direct_coverage: counts.direct_coverage(),
-            chunks: counts.chunks(),
-            ranges: sum(|format| format.ranges),
-            stored_chunks: sum(|format| format.stored_chunks),
-            stored_ranges: sum(|format| format.stored_ranges),
-            longest: counts.longest,
-            formats: counts.formats.iter().map(format).collect(),
+            direct_coverage: chunks.direct_coverage(),
+            total: chunks.total().into(),
+            longest: chunks.longest,
+            formats: formats
+                .map(|&(name, counts)| FormatSummary { name, counts: counts.into() })
+                .collect(),
             by_ranges: by_ranges
                 .map(|(i, &chunks)| LengthSummary { ranges: 2 << i, chunks })
                 .collect(),
         }
     }
+}
 
+impl ChunkSummary {
     /// Returns the numbers as lines with their titles.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines =
             vec![format!("{:<20}{:.3} %", "direct coverage", 100.0 * self.direct_coverage)];
-        if self.chunks == 0 {
+        if self.total.chunks == 0 {
             return lines;
         }
-        let (chunks, longest) = (self.chunks, self.longest);
+        let (chunks, longest) = (self.total.chunks, self.longest);
         lines.push(format!("{:<20}{chunks}, the longest of {longest} ranges", "chunks"));
-        for format in self.formats.iter().filter(|format| format.chunks > 0) {
-            let FormatSummary { name, chunks, ranges, stored_chunks, stored_ranges } = format;
+        for FormatSummary { name, counts } in &self.formats {
+            let CountSummary { chunks, ranges, stored_chunks, stored_ranges } = counts;
+            if *chunks == 0 {
+                continue;
+            }
             lines.push(format!(
                 "  {name:<18}{stored_chunks} of {chunks} chunks stored, {stored_ranges} of {ranges} ranges"
             ));

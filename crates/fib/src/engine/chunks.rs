@@ -11,19 +11,17 @@ use alloc::vec::Vec;
 pub struct Chunks {
     /// The number of first parts of an address, 2^K, each of which has a hop or a chunk.
     pub indices: usize,
-    /// The chunks by the format of their ranges.
-    pub formats: Vec<ChunkFormat>,
+    /// The chunks of each format of ranges, by the name of the [`Part`](crate::engine::Part) with its ranges.
+    pub formats: Vec<(&'static str, ChunkCounts)>,
     /// The ranges of the longest chunk; 0 if there is none.
     pub longest: usize,
     /// The chunks by their length: `by_ranges[i]` have more than 2^i ranges, and at most 2^(i + 1).
     pub by_ranges: Vec<usize>,
 }
 
-/// The chunks of one format.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChunkFormat {
-    /// The name of the ranges, as of their [`Part`](crate::engine::Part).
-    pub name: &'static str,
+/// The numbers of chunks and of their ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkCounts {
     /// The number of chunks.
     pub chunks: usize,
     /// The ranges of them all.
@@ -35,13 +33,20 @@ pub struct ChunkFormat {
 }
 
 impl Chunks {
-    /// Returns the number of chunks of all formats.
-    pub fn chunks(&self) -> usize {
-        self.formats.iter().map(|format| format.chunks).sum()
+    /// Adds the chunks of all formats up.
+    pub fn total(&self) -> ChunkCounts {
+        let mut total = ChunkCounts::default();
+        for (_, format) in &self.formats {
+            total.chunks += format.chunks;
+            total.ranges += format.ranges;
+            total.stored_chunks += format.stored_chunks;
+            total.stored_ranges += format.stored_ranges;
+        }
+        total
     }
 
     /// Returns the share of the address space whose answers are in the first stage, 0 to 1.
     pub fn direct_coverage(&self) -> f64 {
-        1.0 - self.chunks() as f64 / self.indices as f64
+        1.0 - self.total().chunks as f64 / self.indices as f64
     }
 }

@@ -78,7 +78,7 @@ pub mod sail6;
 pub mod sail6_large;
 pub mod treebitmap;
 
-pub use chunks::{ChunkFormat, Chunks};
+pub use chunks::{ChunkCounts, Chunks};
 pub use leaf::Leaf;
 use overlap::Overlapped;
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::Dxr;
 use super::entry::{Entry, Kind, Target};
 use crate::FamilyLayout;
-use crate::engine::{ChunkFormat, Chunks};
+use crate::engine::{ChunkCounts, Chunks};
 
 /// The formats of ranges, in the order of the parts of a table.
 const KINDS: [(Kind, &str); 4] = [
@@ -19,14 +19,7 @@ const KINDS: [(Kind, &str); 4] = [
 impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
     /// Counts the chunks. O(2^K).
     pub fn count_chunks(&self) -> Chunks {
-        let format = |(_, name)| ChunkFormat {
-            name,
-            chunks: 0,
-            ranges: 0,
-            stored_chunks: 0,
-            stored_ranges: 0,
-        };
-        let mut formats: Vec<ChunkFormat> = KINDS.into_iter().map(format).collect();
+        let mut formats = KINDS.map(|(_, name)| (name, ChunkCounts::default()));
         let mut stored = BTreeSet::new();
         let (mut longest, mut by_ranges) = (0, Vec::new());
         let k = self.shape.k();
@@ -40,7 +33,7 @@ impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
             let Target::Chunk { kind, at, len } = self.split.unpack(self.entries[index]) else {
                 continue;
             };
-            let format = &mut formats[kind as usize - 1];
+            let (_, format) = &mut formats[kind as usize - 1];
             format.chunks += 1;
             format.ranges += len;
             if stored.insert((kind as u8, at)) {
@@ -54,7 +47,7 @@ impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
             }
             by_ranges[class] += 1;
         }
-        Chunks { indices: 1 << k, formats, longest, by_ranges }
+        Chunks { indices: 1 << k, formats: formats.into(), longest, by_ranges }
     }
 }
 
@@ -82,9 +75,13 @@ mod tests {
             [("10.0.16.0/24", 1), ("10.1.16.0/24", 1), ("10.2.128.0/17", 2), ("192.0.0.0/8", 3)];
         for name in ["D16R", "D12X4R"] {
             let chunks = chunks(name, &routes);
-            assert_eq!((chunks.indices, chunks.chunks(), chunks.longest), (65536, 3, 3), "{name}");
+            assert_eq!(
+                (chunks.indices, chunks.total().chunks, chunks.longest),
+                (65536, 3, 3),
+                "{name}"
+            );
             assert_eq!(chunks.by_ranges, vec![1, 2], "{name}");
-            let short = &chunks.formats[0];
+            let (_, short) = chunks.formats[0];
             assert_eq!((short.chunks, short.ranges), (3, 8), "{name}");
             assert_eq!((short.stored_chunks, short.stored_ranges), (2, 5), "{name}");
             assert!((chunks.direct_coverage() - 65533.0 / 65536.0).abs() < 1e-9);
@@ -94,7 +91,7 @@ mod tests {
     #[test]
     fn table_without_chunks_has_none() {
         let chunks = chunks("D16R", &[("10.0.0.0/8", 1)]);
-        assert_eq!((chunks.chunks(), chunks.longest, chunks.by_ranges.len()), (0, 0, 0));
+        assert_eq!((chunks.total().chunks, chunks.longest, chunks.by_ranges.len()), (0, 0, 0));
         assert!((chunks.direct_coverage() - 1.0).abs() < 1e-9);
     }
 
@@ -109,11 +106,11 @@ mod tests {
             let fib =
                 Fib::build(&rib, Choice::parse::<u32>(name).expect(name), 1).expect("a table");
             let chunks = fib.engine().chunks().expect("a DXR table");
-            assert!(chunks.chunks() > 500, "{name}");
-            for format in &chunks.formats {
+            assert!(chunks.total().chunks > 500, "{name}");
+            for (format, counts) in &chunks.formats {
                 let parts = fib.parts();
-                let part = parts.iter().find(|part| part.name == format.name).expect("a part");
-                assert_eq!(part.items, format.stored_ranges, "{name} {}", format.name);
+                let part = parts.iter().find(|part| part.name == *format).expect("a part");
+                assert_eq!(part.items, counts.stored_ranges, "{name} {format}");
             }
         }
     }
