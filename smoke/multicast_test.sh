@@ -17,12 +17,6 @@ all_cases() {
     try router.sh "mc_mac_mismatch IPv4" 0 multicast_group 10.0.0.2 225.1.2.3
     try router.sh "mc_mac_mismatch IPv6" 0 multicast_group fd00::2 ff0e::3
 }
-all_cases
-configure "" '{ name = "r0" }, { name = "r1" }, { name = "r2" }, { name = "r3" }'
-start_router
-state=on
-all_cases
-stop_router
+alone_and_with_router all_cases
 [ "$(grep -c '5 of 5 arrive at a' "$work/results.off")" = 2 ] ||
     fail "the kernel alone does not route both groups: $(cat "$work/results.off")"
-compare

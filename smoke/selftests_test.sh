@@ -296,10 +296,4 @@ all_cases() {
     icmp_cases
     pmtu_cases
 }
-all_cases
-configure "" '{ name = "r0" }, { name = "r1" }, { name = "r2" }, { name = "r3" }'
-start_router
-state=on
-all_cases
-stop_router
-compare
+alone_and_with_router all_cases

@@ -9,7 +9,7 @@
 #   restore                    adds each address and route of the topology that is absent
 #   follow                     waits until the router has the kernel's routes, if it is on
 #   try SCRIPT CASE LEAST COMMAND...   runs a case
-#   compare                    prints the table of all cases, and fails if results differ
+#   alone_and_with_router COMMAND   runs the cases of COMMAND twice, prints their table, and fails if results differ
 #   joined COMMAND...          its output as a line
 #   settled COMMAND...         its output, once it is that with the kernel alone
 #   pings ARGUMENTS            how many of five pings are answered
@@ -157,6 +157,17 @@ initial_mtus() {
     mtu r3 2000
     mtu r1 1400
     mtu r2 "${1:-1500}"
+}
+
+# Runs COMMAND with the kernel alone, then with the router, and compares.
+alone_and_with_router() { # COMMAND
+    "$1"
+    configure "" '{ name = "r0" }, { name = "r1" }, { name = "r2" }, { name = "r3" }'
+    start_router
+    state=on
+    "$1"
+    stop_router
+    compare
 }
 
 # Prints the table, and fails if a case differs.
